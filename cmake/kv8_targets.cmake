@@ -40,3 +40,18 @@ function(kv8_add_fuzzer name)
   target_link_options(${name}_fuzz PRIVATE -fsanitize=fuzzer)
   target_link_libraries(${name}_fuzz PRIVATE ${ARGN} kv8_flags)
 endfunction()
+
+# kv8_embed(kv8_cli scripts/fetch_model.py kFetchModelScript): the text of a file of the repository as
+# `extern const std::string_view kFetchModelScript` in namespace kv8::embedded, declared by the header
+# "embedded/kFetchModelScript.h". Both files are generated into the build folder.
+function(kv8_embed target file symbol)
+  set(input ${PROJECT_SOURCE_DIR}/${file})
+  set(stem ${PROJECT_BINARY_DIR}/generated/embedded/${symbol})
+  add_custom_command(
+    OUTPUT ${stem}.cc ${stem}.h
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${input} -DSTEM=${stem} -DSYMBOL=${symbol} -P ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
+    DEPENDS ${input} ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake
+    COMMENT "Embedding ${file}" VERBATIM)
+  target_sources(${target} PRIVATE ${stem}.cc ${stem}.h)
+  target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/generated)
+endfunction()
