@@ -1,0 +1,42 @@
+// The weights of a decoder, found in a checkpoint by the family's table of names and handed to a backend.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "formats/checkpoint.h"
+#include "models/model_config.h"
+#include "ops/ops.h"
+
+namespace kv8::models {
+
+struct LayerWeights {
+  std::unique_ptr<ops::Vector> attention_norm;       // [hidden]
+  std::unique_ptr<ops::Vector> post_attention_norm;  // [hidden], or null
+  std::unique_ptr<ops::Vector> mlp_norm;             // [hidden]
+  std::unique_ptr<ops::Vector> post_mlp_norm;        // [hidden], or null
+  std::unique_ptr<ops::Vector> q_norm;               // [head_dim], or null
+  std::unique_ptr<ops::Vector> k_norm;               // [head_dim], or null
+  std::unique_ptr<ops::Matrix> qkv;                  // [(q_heads + 2 kv_heads) * head_dim, hidden]
+  std::unique_ptr<ops::Matrix> o;                    // [hidden, q_heads * head_dim]
+  std::unique_ptr<ops::Matrix> gate_up;              // [2 * intermediate, hidden]
+  std::unique_ptr<ops::Matrix> down;                 // [hidden, intermediate]
+};
+
+struct DecoderWeights {
+  std::unique_ptr<ops::Matrix> embedding;  // [vocab, hidden]
+  std::unique_ptr<ops::Matrix> lm_head;    // [vocab, hidden]; null where the embedding serves
+  std::unique_ptr<ops::Vector> final_norm;
+  std::vector<LayerWeights> layers;
+  std::vector<float> rope_frequency_divisors;  // [head_dim / 2] where the checkpoint has them, else empty
+  std::vector<std::string> unused;             // tensors that nothing asked for, sorted; for a warning
+};
+
+// Every shape is checked against the config. Errors name file, tensor and shape. The checkpoint must outlive
+// the weights: a backend may read them where they lie.
+Expected<DecoderWeights> load_decoder_weights(const formats::Checkpoint& checkpoint,
+                                              const ModelConfig& config, ops::Ops& ops);
+
+}  // namespace kv8::models
