@@ -1,0 +1,28 @@
+// y = x W^T for weights of any type in float32: the weights are widened exactly, products and sums are
+// float32.
+//
+// Each output is one dot product along the columns, added up lane by lane in the order of the columns
+// whatever the number of rows of x and however the work is split: a row's result doesn't depend on the rest
+// of its batch, bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/cpu/weights.h"
+
+namespace kv8::ops::cpu {
+
+struct LinearProblem {
+  const float* x = nullptr;     // [tokens, cols]
+  float* out = nullptr;         // [tokens, out_stride]; column r is row r of the matrix
+  const float* bias = nullptr;  // [rows of the matrix], or null
+  int64_t tokens = 0;
+  int64_t out_stride = 0;
+};
+
+// Rows [begin, end) of `part`. scratch is the calling thread's own.
+void linear_float(const WeightPart& part, int64_t begin, int64_t end, const LinearProblem& problem,
+                  std::vector<float>& scratch);
+
+}  // namespace kv8::ops::cpu

@@ -1,0 +1,123 @@
+// Products with weights of every type against float64.
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "ops/cpu/cpu_ops.h"
+#include "ops/random_weights.h"
+
+namespace kv8::ops {
+namespace {
+
+using test::random_floats;
+using test::random_matrix;
+using test::RandomMatrix;
+using test::ScaleKind;
+
+constexpr DType kBlockTypes[] = {DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
+                                 DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
+constexpr DType kFloatTypes[] = {DType::f32, DType::f16, DType::bf16, DType::f8_e4m3, DType::f8_e5m2};
+
+std::vector<float> run_linear(Ops& ops, const std::vector<const RandomMatrix*>& parts,
+                              const std::vector<float>& x, int64_t tokens) {
+  std::vector<MatrixPart> matrix_parts;
+  for (const RandomMatrix* part : parts) matrix_parts.push_back(part->part());
+  auto matrix = ops.load_matrix(matrix_parts);
+  EXPECT_TRUE(matrix.has_value()) << matrix.error().message;
+  const int64_t rows = (*matrix)->rows();
+  std::vector<float> input = x;
+  std::vector<float> out(static_cast<size_t>(tokens * rows), NAN);
+  ops.linear(**matrix, {input.data(), tokens, (*matrix)->cols()}, {out.data(), tokens, rows});
+  EXPECT_EQ(input, x);
+  return out;
+}
+
+// The largest error relative to sum |w x| + |bias|, which rounding errors are proportional to.
+double worst_error(const std::vector<const RandomMatrix*>& parts, const std::vector<float>& x, int64_t tokens,
+                   const std::vector<float>& out) {
+  double worst = 0.0;
+  int64_t stride = 0;
+  for (const RandomMatrix* part : parts) stride += part->view.rows();
+  int64_t column = 0;
+  for (const RandomMatrix* part : parts) {
+    const int64_t cols = part->view.cols();
+    for (int64_t r = 0; r < part->view.rows(); ++r, ++column) {
+      const std::vector<double> weights = part->row(r);
+      for (int64_t t = 0; t < tokens; ++t) {
+        double sum = part->bias.empty() ? 0.0 : part->bias[static_cast<size_t>(r)];
+        double magnitude = std::abs(sum);
+        for (int64_t c = 0; c < cols; ++c) {
+          const double product = weights[static_cast<size_t>(c)] * x[static_cast<size_t>(t * cols + c)];
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        const double error = std::abs(out[static_cast<size_t>(t * stride + column)] - sum) / magnitude;
+        if (!(error <= worst)) worst = error;  // NaN too
+      }
+    }
+  }
+  return worst;
+}
+
+TEST(Linear, FloatWeightsMatchFloat64) {
+  std::mt19937 random(1);
+  for (const int threads : {1, 3}) {
+    const auto ops = cpu::make_cpu_ops({.threads = threads});
+    for (const DType dtype : kFloatTypes) {
+      for (const auto& [rows, cols] : {std::pair{1, 1}, {7, 13}, {33, 64}, {130, 257}}) {
+        for (const int64_t tokens : {1, 2, 3, 4, 17}) {
+          const RandomMatrix w = random_matrix(dtype, rows, cols, random);
+          const std::vector<float> x = random_floats(static_cast<size_t>(tokens * cols), random);
+          EXPECT_LT(worst_error({&w}, x, tokens, run_linear(*ops, {&w}, x, tokens)), 1e-6)
+              << to_string(dtype) << " " << rows << "x" << cols << ", " << tokens << " tokens";
+        }
+      }
+    }
+  }
+}
+
+TEST(Linear, Fp8ScalesOfEveryKind) {
+  std::mt19937 random(2);
+  const auto ops = cpu::make_cpu_ops({.threads = 2});
+  for (const DType dtype : {DType::f8_e4m3, DType::f8_e5m2}) {
+    for (const ScaleKind kind : {ScaleKind::tensor, ScaleKind::row, ScaleKind::block}) {
+      for (const auto& [rows, cols] : {std::pair{5, 100}, {130, 300}, {256, 128}}) {
+        for (const int64_t tokens : {1, 5}) {
+          const RandomMatrix w = random_matrix(dtype, rows, cols, random, kind);
+          const std::vector<float> x = random_floats(static_cast<size_t>(tokens * cols), random);
+          EXPECT_LT(worst_error({&w}, x, tokens, run_linear(*ops, {&w}, x, tokens)), 1e-6)
+              << to_string(dtype) << " " << rows << "x" << cols << " scale " << static_cast<int>(kind);
+        }
+      }
+    }
+  }
+}
+
+TEST(Linear, ExactActivationsOfBlockTypes) {
+  std::mt19937 random(3);
+  const auto ops = cpu::make_cpu_ops({.threads = 2, .exact_activations = true});
+  for (const DType dtype : kBlockTypes) {
+    for (const int64_t tokens : {1, 2, 9}) {
+      const RandomMatrix w = random_matrix(dtype, 37, 512, random);
+      const std::vector<float> x = random_floats(static_cast<size_t>(tokens * 512), random);
+      EXPECT_LT(worst_error({&w}, x, tokens, run_linear(*ops, {&w}, x, tokens)), 1e-6) << to_string(dtype);
+    }
+  }
+}
+
+TEST(Linear, StackedPartsOfDifferentTypesWithBiases) {
+  std::mt19937 random(4);
+  const auto ops = cpu::make_cpu_ops({.threads = 2, .exact_activations = true});
+  const RandomMatrix a = random_matrix(DType::bf16, 19, 256, random, ScaleKind::none, true);
+  const RandomMatrix b = random_matrix(DType::q4_k, 9, 256, random);
+  const RandomMatrix c = random_matrix(DType::f8_e4m3, 21, 256, random, ScaleKind::block, true);
+  const RandomMatrix d = random_matrix(DType::q8_0, 12, 256, random, ScaleKind::none, true);
+  for (const int64_t tokens : {1, 6}) {
+    const std::vector<float> x = random_floats(static_cast<size_t>(tokens * 256), random);
+    EXPECT_LT(worst_error({&a, &b, &c, &d}, x, tokens, run_linear(*ops, {&a, &b, &c, &d}, x, tokens)), 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace kv8::ops
