@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "engine/load_text.h"
-#include "formats/kv_scales.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace kv8::engine {

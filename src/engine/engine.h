@@ -63,6 +63,7 @@ class Engine {
   // Things a user should know: scales missing, tensors unused. Printed once by the program.
   const std::vector<std::string>& warnings() const { return warnings_; }
   int64_t saturations() const;
+  const std::string& scales_description() const { return scales_description_; }  // "calibrated", "none: 1.0"
 
   // Null where the model has none: a folder with weights alone still runs on token ids.
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
@@ -103,6 +104,7 @@ class Engine {
   std::optional<text::ChatTemplate> chat_template_;
   std::vector<int32_t> eos_ids_;
   std::vector<std::string> warnings_;
+  std::string scales_description_ = "none: 1.0";
   std::vector<float> logits_;
   int64_t max_model_len_ = 0;
 };
