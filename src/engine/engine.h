@@ -36,6 +36,9 @@ struct EngineOptions {
   int64_t max_logit_rows = 64;  // rows that get logits at once
 };
 
+// The tokenizer of a checkpoint, without its weights; nothing if it has none.
+Expected<std::optional<text::Tokenizer>> load_tokenizer(const formats::Checkpoint& checkpoint);
+
 // One running sequence: its tokens are in the cache.
 class Sequence {
  public:
@@ -66,7 +69,7 @@ class Engine {
   const std::string& scales_description() const { return scales_description_; }  // "calibrated", "none: 1.0"
 
   // Null where the model has none: a folder with weights alone still runs on token ids.
-  const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }
+  const text::Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const text::ChatTemplate* chat_template() const { return chat_template_ ? &*chat_template_ : nullptr; }
   const std::vector<int32_t>& eos_ids() const { return eos_ids_; }
 
@@ -100,7 +103,7 @@ class Engine {
   std::unique_ptr<models::Decoder> decoder_;
   kv_cache::CachePlan plan_;
   std::vector<kv_cache::BlockPool> pools_;
-  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> chat_template_;
   std::vector<int32_t> eos_ids_;
   std::vector<std::string> warnings_;

@@ -16,7 +16,8 @@ std::vector<float> per_head(const std::vector<float>& scales, int kv_heads) {
 }  // namespace
 
 Status Engine::load_scales() {
-  const bool wanted = std::ranges::any_of(plan_.layers, [](const auto& layer) { return layer.format == kv_cache::KvFormat::fp8; });
+  const bool wanted = std::ranges::any_of(
+      plan_.layers, [](const auto& layer) { return layer.format == kv_cache::KvFormat::fp8; });
   if (options_.kv_scales == "1.0") return {};
   std::vector<int> kv_heads;
   for (const kv_cache::CacheLayer& layer : plan_.layers) kv_heads.push_back(layer.kv_heads);
@@ -27,7 +28,8 @@ Status Engine::load_scales() {
   } else {
     KV8_ASSIGN_OR_RETURN(scales, formats::read_kv_scales(options_.kv_scales, kv_heads));
     if (scales.empty()) {
-      return make_error(ErrorCode::not_found, "{}: no KV scales in it (names like model.layers.0.self_attn.k_scale)",
+      return make_error(ErrorCode::not_found,
+                        "{}: no KV scales in it (names like model.layers.0.self_attn.k_scale)",
                         options_.kv_scales);
     }
   }
@@ -40,15 +42,17 @@ Status Engine::load_scales() {
       ++without;
       continue;
     }
-    KV8_RETURN_IF_ERROR(ops_->set_scales(static_cast<int>(index), per_head(scales.layers[index]->k, layer.kv_heads),
+    KV8_RETURN_IF_ERROR(ops_->set_scales(static_cast<int>(index),
+                                         per_head(scales.layers[index]->k, layer.kv_heads),
                                          per_head(scales.layers[index]->v, layer.kv_heads)));
   }
-  scales_description_ = scales.empty()    ? "none: 1.0"
-                        : without > 0     ? fmt::format("calibrated, but 1.0 in {} layers", without)
-                                          : "calibrated";
+  scales_description_ = scales.empty() ? "none: 1.0"
+                        : without > 0  ? fmt::format("calibrated, but 1.0 in {} layers", without)
+                                       : "calibrated";
   if (without > 0) {
-    warnings_.push_back(fmt::format("no KV scales for {} of {} layers: 1.0 is used there; values beyond 448 saturate and are counted",
-                                    without, plan_.layers.size()));
+    warnings_.push_back(fmt::format(
+        "no KV scales for {} of {} layers: 1.0 is used there; values beyond 448 saturate and are counted",
+        without, plan_.layers.size()));
   }
   return {};
 }

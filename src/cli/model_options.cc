@@ -1,0 +1,94 @@
+#include "cli/model_options.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include <unistd.h>
+
+#include "cli/model_fetch.h"
+#include "core/mapped_file.h"
+
+namespace kv8::cli {
+
+void add_model_argument(CLI::App& command, std::string& model) {
+  command.add_option("MODEL", model, "A Hugging Face folder, a .gguf file, or smollm2-135m (fetched once)")
+      ->required();
+}
+
+void add_model_options(CLI::App& command, ModelOptions& options) {
+  add_model_argument(command, options.model);
+  const char* group = "Model and cache";
+  command
+      .add_option("--kv-cache-dtype", options.kv_cache_dtype,
+                  "How keys and values are stored: fp8 (e4m3), bf16 or f32")
+      ->group(group);
+  command
+      .add_option("--kv-cache-dtype-skip-layers", options.skip_layers,
+                  "Layers that stay in bf16: sliding_window, layer numbers, or both (sliding_window,0,5)")
+      ->group(group);
+  command
+      .add_option("--attention-accumulate", options.accumulate,
+                  "f32 (fast, Q and P unquantised); tile, two-level, single (Hopper's FP8 tensor core, "
+                  "emulated bit for bit, "
+                  "slow); exact (float64)")
+      ->group(group);
+  command
+      .add_option("--kv-scales", options.kv_scales,
+                  "Scales of the FP8 cache: a safetensors file, or 1.0 to set the checkpoint's aside")
+      ->group(group);
+  command
+      .add_option("--max-model-len", options.max_model_len,
+                  "Tokens of context; 0: what the model was trained for")
+      ->group(group);
+  command.add_option("--prefill-chunk", options.prefill_chunk, "Prompt tokens that run as one step")
+      ->group(group);
+  command.add_option("--threads", options.threads, "CPU threads; 0: all that the process may use")
+      ->group(group);
+}
+
+Expected<std::string> locate_model(const std::string& model) {
+  if (std::filesystem::exists(model)) return model;
+  if (is_fetchable_model(model)) return fetch_model(model);
+  return make_error(ErrorCode::not_found,
+                    "{}: no such folder or file, and no model of that name (kv8 fetches: {})", model,
+                    fetchable_models());
+}
+
+Expected<std::unique_ptr<engine::Engine>> load_engine(const ModelOptions& options) {
+  engine::EngineOptions engine_options;
+  KV8_ASSIGN_OR_RETURN(engine_options.kv_cache_dtype, kv_cache::kv_format_from(options.kv_cache_dtype));
+  KV8_ASSIGN_OR_RETURN(engine_options.accumulate, attention::accumulate_from(options.accumulate));
+  engine_options.skip_layers = options.skip_layers;
+  engine_options.kv_scales = options.kv_scales;
+  engine_options.threads = options.threads;
+  engine_options.max_model_len = options.max_model_len;
+  engine_options.prefill_chunk = options.prefill_chunk;
+  KV8_ASSIGN_OR_RETURN(const std::string path, locate_model(options.model));
+  KV8_ASSIGN_OR_RETURN(std::unique_ptr<engine::Engine> engine, engine::Engine::create(path, engine_options));
+  for (const std::string& warning : engine->warnings()) fmt::print(stderr, "kv8: note: {}\n", warning);
+  return engine;
+}
+
+void add_text_source(CLI::App& command, TextSource& source) {
+  source.text_option = command.add_option("-p,--prompt", source.text, "The text");
+  command.add_option("-f,--file", source.file, "A file with the text; - for standard input")
+      ->excludes(source.text_option);
+}
+
+Expected<std::string> read_text_source(const TextSource& source) {
+  if (source.text_option->count() > 0) return source.text;
+  if (!source.file.empty() && source.file != "-") return read_text_file(source.file);
+  if (source.file.empty() && ::isatty(STDIN_FILENO) == 1) {
+    return make_error(ErrorCode::invalid_argument, "no text: give -p TEXT, -f FILE, or pipe it in");
+  }
+  std::string text;
+  char buffer[1 << 16];
+  size_t count = 0;
+  while ((count = std::fread(buffer, 1, sizeof(buffer), stdin)) > 0) text.append(buffer, count);
+  if (std::ferror(stdin) != 0) return make_error(ErrorCode::io, "standard input: {}", std::strerror(errno));
+  return text;
+}
+
+}  // namespace kv8::cli

@@ -1,0 +1,27 @@
+// kv8 version
+#include <memory>
+
+#include <kv8/version.h>
+
+#include "cli/command.h"
+#include "core/json.h"
+
+namespace kv8::cli {
+
+void add_version(CLI::App& app, Selected& selected) {
+  CLI::App* command = app.add_subcommand("version", "Print the version");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "Print JSON");
+  command->callback([json, &selected] {
+    selected = [json] {
+      if (*json) {
+        fmt::print("{}\n", Json{{"version", KV8_VERSION}}.dump());
+      } else {
+        fmt::print("kv8 {}\n", KV8_VERSION);
+      }
+      return static_cast<int>(exit_ok);
+    };
+  });
+}
+
+}  // namespace kv8::cli
