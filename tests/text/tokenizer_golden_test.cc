@@ -1,0 +1,123 @@
+// The real tokenizers: every text of golden.json.gz, ids and decoded text, exactly as the reference has them.
+#include <chrono>
+#include <iostream>
+
+#include <gtest/gtest.h>
+
+#include "fixtures.h"
+#include "text/normalizer.h"
+#include "text/stream_decoder.h"
+#include "text/tokenizer.h"
+#include "tokenizer_test_util.h"
+
+namespace kv8::text {
+namespace {
+
+class TokenizerGolden : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    folder_ = kv8::test::tokenizer_fixtures();
+    if (folder_.empty()) {
+      GTEST_SKIP()
+          << "THE REAL TOKENIZERS ARE NOT TESTED: no tokenizers/golden.json.gz under KV8_FIXTURES or "
+             "../shared/fixtures";
+    }
+  }
+
+  Tokenizer load() const {
+    const std::string json = test::read_gzip(folder_ / GetParam() / "tokenizer.json.gz");
+    const auto config =
+        parse_json(test::read_gzip(folder_ / GetParam() / "tokenizer_config.json.gz"), "config");
+    auto tokenizer = Tokenizer::from_json_text(json, GetParam(), &*config);
+    if (!tokenizer) throw std::runtime_error(tokenizer.error().message);
+    return *std::move(tokenizer);
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_P(TokenizerGolden, IdsAndTextAreTheReferences) {
+  const Tokenizer tokenizer = load();
+  const auto golden = parse_json(test::read_gzip(folder_ / "golden.json.gz"), "golden.json.gz");
+  ASSERT_TRUE(golden) << golden.error().message;
+  const Json& cases = golden->at(GetParam()).at("encode");
+  ASSERT_GE(cases.size(), 100U);
+  for (const Json& item : cases) {
+    const auto text = item.at("text").get<std::string>();
+    const auto ids = item.at("ids").get<std::vector<int32_t>>();
+    EXPECT_EQ(tokenizer.encode(text, {.add_special_tokens = false}), ids) << text;
+    EXPECT_EQ(tokenizer.decode(ids), item.at("decoded").get<std::string>());
+    StreamDecoder stream(tokenizer, false);
+    std::string streamed;
+    for (const int32_t id : ids) {
+      const std::string piece = stream.push(id);
+      EXPECT_TRUE(is_valid_utf8(piece));
+      streamed += piece;
+    }
+    streamed += stream.flush();
+    EXPECT_EQ(streamed, item.at("decoded").get<std::string>());
+  }
+}
+
+TEST_P(TokenizerGolden, KnowsItsSpecialTokens) {
+  const Tokenizer tokenizer = load();
+  const bool adds_bos = GetParam() != "qwen3" && GetParam() != "gptoss";
+  const auto ids = tokenizer.encode("Hi");
+  ASSERT_FALSE(ids.empty());
+  if (adds_bos) {
+    ASSERT_TRUE(tokenizer.bos_id());
+    EXPECT_EQ(ids.front(), *tokenizer.bos_id());
+    EXPECT_TRUE(tokenizer.is_special(ids.front()));
+    EXPECT_EQ(tokenizer.decode(ids, true), "Hi");
+  } else {
+    EXPECT_EQ(tokenizer.decode(ids), "Hi");
+  }
+  ASSERT_TRUE(tokenizer.eos_id());
+  const std::string eos(tokenizer.token_text(*tokenizer.eos_id()));
+  EXPECT_EQ(tokenizer.token_to_id(eos), tokenizer.eos_id());
+  EXPECT_EQ(tokenizer.encode(eos, {.add_special_tokens = false}), std::vector{*tokenizer.eos_id()});
+  EXPECT_GT(tokenizer.encode(eos, {.add_special_tokens = false, .parse_special_tokens = false}).size(), 1U);
+}
+
+// Whatever the text, its ids decode to it (normalized, where the tokenizer normalizes).
+TEST_P(TokenizerGolden, DecodingGivesTheTextBack) {
+  const Tokenizer tokenizer = load();
+  std::mt19937 random(20);
+  for (int i = 0; i < 200; ++i) {
+    std::string text = test::random_text(random, 1 + random() % 60);
+    const auto ids = tokenizer.encode(text, {.add_special_tokens = false, .parse_special_tokens = false});
+    if (GetParam() == "qwen3") normalize_unicode(text, NormalForm::nfc);
+    EXPECT_EQ(tokenizer.decode(ids), text);
+  }
+}
+
+// A generous bound for a busy machine: what matters is that nothing is quadratic. 2 MB takes about 1 s.
+TEST_P(TokenizerGolden, LongTextsTakeLinearTime) {
+  const Tokenizer tokenizer = load();
+  constexpr size_t kBytes = size_t{1} << 21;
+  std::mt19937 random(21);
+  std::vector<std::string> texts = {
+      std::string(kBytes, 'a'), std::string(kBytes, ' '),           std::string(kBytes, '\n'),
+      std::string(kBytes, 'A'), std::string(kBytes - 1, ' ') + "a", std::string(kBytes, '!'),
+      std::string(kBytes, '7')};
+  std::string letters;
+  while (letters.size() < kBytes) letters += static_cast<char>('a' + random() % 26);
+  texts.push_back(std::move(letters));
+  std::string marks = "e";
+  while (marks.size() < kBytes) append_utf8(marks, random() % 2 == 0 ? 0x301 : 0x323);
+  texts.push_back(std::move(marks));
+  for (const std::string& text : texts) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto ids = tokenizer.encode(text, {.add_special_tokens = false});
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    EXPECT_LT(seconds, 10) << GetParam() << ": " << text.substr(0, 10);
+    EXPECT_FALSE(ids.empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
+                         ::testing::Values("llama3_1", "qwen3", "gemma3", "gptoss", "deepseek_v3"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace kv8::text
