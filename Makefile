@@ -23,9 +23,8 @@ build:  ## build the program: build/kv8
 run: build  ## build, fetch the default model, stream an answer with the KV cache in FP8 (MODEL=, PROMPT=)
 	build/kv8 run $(MODEL) -p "$$PROMPT" --kv-cache-dtype fp8
 
-test:  ## everything that must hold before a commit: style, unit tests under sanitizers, all tests
+test:  ## what must hold before a commit: unit tests under sanitizers; all tests, style included
 	@scripts/setup test
-	scripts/lint --changed
 	cmake --preset asan
 	cmake --build --preset asan
 	ctest --preset asan
@@ -51,7 +50,7 @@ fuzz:  ## run each fuzzer for FUZZ_SECONDS (30)
 	cmake --build --preset fuzz
 	scripts/fuzz build-fuzz/fuzz $(FUZZ_SECONDS)
 
-lint:  ## includes, formatting and clang-tidy over all files
+lint:  ## includes, formatting and clang-tidy over all files (many minutes)
 	@scripts/setup test
 	scripts/lint --all
 

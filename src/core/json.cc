@@ -1,6 +1,5 @@
 #include "core/json.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace kv8 {
@@ -86,7 +85,7 @@ Expected<int64_t> as_integer(const Json& value, const std::string& field, int64_
   // Writers turn whole numbers into 1e6 or 64.0 now and then; those are integers too.
   if (value.is_number_unsigned()) {
     const auto exact = value.get<uint64_t>();
-    if (exact > static_cast<uint64_t>(std::max<int64_t>(high, 0)) || static_cast<int64_t>(exact) < low) {
+    if (high < 0 || exact > static_cast<uint64_t>(high) || static_cast<int64_t>(exact) < low) {
       return make_error(ErrorCode::corrupt_data, "{}: {} is outside of {} to {}", field, exact, low, high);
     }
     return static_cast<int64_t>(exact);

@@ -12,7 +12,8 @@
 namespace kv8 {
 
 Expected<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a named pipe would wait for a writer before we could refuse it.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::not_found : ErrorCode::io;
     return make_error(code, "{}: cannot open: {}", path.string(), std::strerror(errno));
