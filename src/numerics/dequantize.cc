@@ -1,10 +1,9 @@
 #include "numerics/dequantize.h"
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "core/check.h"
+#include "numerics/e4m3.h"
 #include "numerics/half.h"
 
 namespace kv8::numerics {
@@ -20,16 +19,6 @@ T load(const uint8_t* from) {
 
 float load_f16(const uint8_t* from) {
   return f16_to_float(load<uint16_t>(from));
-}
-
-// e4m3: 4 exponent bits of bias 7, 3 mantissa bits, no infinity; 0x7F and 0xFF are NaN.
-float e4m3_to_float(uint8_t code) {
-  if ((code & 0x7F) == 0x7F) return std::numeric_limits<float>::quiet_NaN();
-  const int exponent = (code >> 3) & 15;
-  const int mantissa = code & 7;
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                        : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
 }
 
 int low_nibble(uint8_t byte) {

@@ -1,0 +1,50 @@
+// The KV cache scales that a checkpoint brings: stored = e4m3(x / scale). Every scale of the file is bound to
+// a layer, or is an error; none is dropped in silence.
+//
+// Spellings, after "<prefix>.layers.N.self_attn.":
+//   k_scale                    v_scale
+//   k_proj.k_scale             v_proj.v_scale
+//   qkv_proj.k_scale           qkv_proj.v_scale
+//   k_proj.output_scale        v_proj.output_scale
+//   kv_scale                   (one for both)
+// The prefix is model, model.language_model or language_model.model. A scale is a number, [1] or [kv_heads],
+// in F32, BF16 or F16. -1 means absent. Scales of Q are counted and not read.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "formats/checkpoint.h"
+#include "formats/safetensors.h"
+
+namespace kv8::formats {
+
+struct LayerKvScales {
+  std::vector<float> k;  // one, or one for each KV head; positive and finite
+  std::vector<float> v;
+};
+
+struct KvScales {
+  std::vector<std::optional<LayerKvScales>> layers;  // nullopt: the file has none for this layer
+  int q_scales = 0;                                  // how many scales of Q there are
+
+  bool empty() const;  // no layer has any
+};
+
+// kv_heads: of each layer of the model, 0 for a layer without a KV cache. Errors name file and tensor:
+// corrupt_data for a scale that is zero, negative (but -1), not finite or of a wrong shape, for one of K and
+// V without the other, for two spellings of the same scale, and for scales that belong to no layer.
+Expected<KvScales> find_kv_scales(const Checkpoint& checkpoint, std::span<const int> kv_heads);
+
+// The same from a file of its own, as calibration writes it (kv_scales.safetensors).
+Expected<KvScales> read_kv_scales(const std::filesystem::path& path, std::span<const int> kv_heads);
+
+// The common part: `tensors` may hold anything else beside scales. `source` names them in messages.
+Expected<KvScales> bind_kv_scales(std::span<const NamedTensor> tensors, std::span<const int> kv_heads,
+                                  std::string_view source);
+
+}  // namespace kv8::formats
