@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""End-to-end tests of the program `kv8`: each runs it as a user would and looks at what comes out.
+
+    tests/e2e/run.py --program build/kv8 [unittest options: -v, -k PATTERN]
+
+KV8_FIXTURES names another folder of fixtures. Cases for commands that talk to the network aren't here.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FIXTURES = Path(os.environ.get("KV8_FIXTURES") or ROOT / "tests/fixtures")
+PROGRAM = ROOT / "build/kv8"
+
+# Exit codes, as `kv8 --help` documents them.
+OK, OUT_OF_BOUNDS, USAGE, BAD_MODEL = 0, 1, 2, 3
+
+# The families that run today, with the options that their golden logits want.
+FAMILIES = {
+    "llama": (), "qwen2": (), "qwen3": (), "gemma3": (), "qwen3_fp8_block": (),
+    "llama_fp8_kv_tensor": ("--kv-cache-dtype", "fp8"), "llama_fp8_kv_head": ("--kv-cache-dtype", "fp8"),
+}
+
+
+def kv8(*arguments, stdin="", timeout=120, **environment):
+    """Runs the program; environment holds additional variables."""
+    return subprocess.run([str(PROGRAM), *map(str, arguments)], input=stdin, capture_output=True, text=True,
+                          timeout=timeout, env={**os.environ, **environment})
+
+
+class Case(unittest.TestCase):
+    def expect(self, result, status):
+        self.assertEqual(result.returncode, status, f"{result.args}\n{result.stdout}\n{result.stderr}")
+        return result
+
+    def model(self, name):
+        folder = FIXTURES / "models" / name
+        if not folder.exists():
+            self.skipTest(f"no fixture {folder}")
+        return folder
+
+
+class CommandLine(Case):
+    def test_version(self):
+        text = self.expect(kv8("version"), OK).stdout
+        self.assertRegex(text, r"^kv8 \d+\.\d+\.\d+\n")
+        self.assertEqual(json.loads(self.expect(kv8("version", "--json"), OK).stdout)["version"], text.split()[1])
+
+    def test_help_names_every_command_and_the_exit_codes(self):
+        out = self.expect(kv8("--help"), OK).stdout
+        for word in ("run", "info", "tokenize", "check", "eval", "version", "Exit codes"):
+            self.assertIn(word, out)
+
+    def test_every_command_has_help(self):
+        for command in ("run", "info", "tokenize", "check", "eval", "version"):
+            with self.subTest(command):
+                self.assertIn("Usage: kv8 " + command, self.expect(kv8(command, "--help"), OK).stdout)
+
+    def test_mistakes_are_explained_on_stderr(self):
+        for arguments in ((), ("fly",), ("info",), ("info", "a", "b"), ("version", "--loud"), ("run", "x", "--temperature", "hot")):
+            with self.subTest(arguments):
+                result = self.expect(kv8(*arguments), USAGE)
+                self.assertEqual(result.stdout, "")
+                self.assertIn("--help", result.stderr)
+
+    def test_missing_model_names_the_path(self):
+        for command in (("info", "/nowhere/model.gguf"), ("run", "/nowhere", "-p", "x")):
+            with self.subTest(command):
+                result = self.expect(kv8(*command), BAD_MODEL)
+                self.assertIn("/nowhere", result.stderr)
+                self.assertEqual(result.stdout, "")
+
+    def test_damaged_model_is_an_error_not_a_crash(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+            file.write(b"GGUF\x03\x00\x00\x00" + b"\xff" * 40)
+            file.flush()
+            self.assertIn(file.name, self.expect(kv8("info", file.name), BAD_MODEL).stderr)
+
+    def test_broken_pipe_is_silent(self):
+        process = subprocess.Popen([str(PROGRAM), "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.close()
+        self.assertEqual(process.stderr.read(), b"")
+        process.stderr.close()
+        process.wait(timeout=30)
+
+
+class Models(Case):
+    def test_info(self):
+        for name in sorted(path.name for path in (FIXTURES / "models").iterdir() if path.name in FAMILIES):
+            with self.subTest(name):
+                info = json.loads(self.expect(kv8("info", self.model(name), "--json"), OK).stdout)
+                self.assertGreater(info["parameters"], 0)
+                # The halves of a page, less the scales' share.
+                cache = info["cache"]
+                ratio = cache["bf16"]["bytes_per_token"] / cache["fp8"]["bytes_per_token"]
+                self.assertAlmostEqual(ratio, 2.0, delta=0.02)
+                self.assertIn(info["family"], self.expect(kv8("info", self.model(name)), OK).stdout)
+
+    def test_check_against_golden_logits(self):
+        for name in FAMILIES:
+            with self.subTest(name):
+                folder = self.model(name)
+                result = kv8("check", folder, "--golden", folder / "golden.safetensors", "--json", *FAMILIES[name])
+                report = json.loads(self.expect(result, OK).stdout)
+                self.assertTrue(report["passed"])
+                self.assertLess(report["max_error"], 2e-3)
+                self.assertEqual(report["positions"], 96)
+
+    def test_check_fails_outside_its_bounds(self):
+        folder = self.model("llama")
+        golden = ("--golden", folder / "golden.safetensors")
+        self.assertIn("FAILED", self.expect(kv8("check", folder, *golden, "--logit-error", "1e-9"), OUT_OF_BOUNDS).stdout)
+        self.expect(kv8("check", folder, *golden, "--kv-cache-dtype", "fp8"), OUT_OF_BOUNDS)
+        self.expect(kv8("check", folder, *golden, "--kv-cache-dtype", "fp8", "--logit-error", "10", "--margin", "100"), OK)
+
+    def test_check_names_what_the_golden_file_lacks(self):
+        folder = self.model("llama")
+        result = kv8("check", folder, "--golden", folder / "golden.safetensors", "--tensor", "logit_s")
+        self.assertIn("logit_s", self.expect(result, BAD_MODEL).stderr)
+        self.assertIn("/nowhere", self.expect(kv8("check", folder, "--golden", "/nowhere"), BAD_MODEL).stderr)
+
+    def test_run_without_a_tokenizer_says_so(self):
+        result = self.expect(kv8("run", self.model("llama"), "-p", "x"), BAD_MODEL)
+        self.assertIn("tokenizer", result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def test_values_that_make_no_sense(self):
+        folder = self.model("llama")
+        golden = ("--golden", folder / "golden.safetensors")
+        for option in (("--kv-cache-dtype", "fp9"), ("--attention-accumulate", "more"), ("--kv-cache-dtype-skip-layers", "99")):
+            with self.subTest(option):
+                self.assertIn(option[1], self.expect(kv8("check", folder, *golden, *option), USAGE).stderr)
+
+
+class DefaultModel(Case):
+    """The 135M model, where it has been fetched already (`make run`, or scripts/fetch_model.py)."""
+
+    def setUp(self):
+        cache = Path(os.environ.get("KV8_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kv8")
+        if not (cache / "SmolLM2-135M-Instruct.Q4_1.gguf").exists():
+            self.skipTest(f"{cache} holds no smollm2-135m; scripts/fetch_model.py smollm2-135m fetches it")
+
+    def run_json(self, *arguments, **options):
+        return json.loads(self.expect(kv8("run", "smollm2-135m", "--json", "--temperature", 0, *arguments, **options), OK).stdout)
+
+    def test_knows_the_capital_of_france_with_an_fp8_cache(self):
+        answer = self.run_json("-p", "What is the capital of France? Answer with one word.", "--kv-cache-dtype", "fp8", "-n", 16)
+        self.assertIn("Paris", answer["text"])
+        self.assertEqual(answer["kv_cache_dtype"], "fp8")
+        self.assertEqual(answer["cache_bytes_per_token_bf16"], 2 * answer["cache_bytes_per_token"])
+
+    def test_prompt_comes_from_stdin_or_option_alike(self):
+        prompt = "Name a colour."
+        self.assertEqual(self.run_json("-p", prompt, "-n", 8)["tokens"], self.run_json("-n", 8, stdin=prompt)["tokens"])
+
+    def test_streamed_text_is_the_answer(self):
+        arguments = ("-p", "Write one sentence about the sea.", "-n", 24)
+        streamed = self.expect(kv8("run", "smollm2-135m", "--temperature", 0, *arguments), OK)
+        self.assertEqual(streamed.stdout.strip(), self.run_json(*arguments)["text"].strip())
+        self.assertIn("tokens/s", streamed.stderr)
+
+    def test_chunks_of_the_prompt_do_not_matter(self):
+        prompt = "Repeat after me: one, two, three, four, five, six, seven."
+        whole = self.run_json("-p", prompt, "-n", 16)
+        for chunk in (1, 7):
+            self.assertEqual(self.run_json("-p", prompt, "-n", 16, "--prefill-chunk", chunk)["tokens"], whole["tokens"])
+
+    def test_reader_that_leaves_ends_the_answer_silently(self):
+        process = subprocess.Popen([str(PROGRAM), "run", "smollm2-135m", "-p", "Count to a thousand.", "-n", "400", "--ignore-eos"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertTrue(process.stdout.read(1))
+        process.stdout.close()
+        self.assertNotIn(b"terminate", process.stderr.read())
+        process.stderr.close()
+        process.wait(timeout=60)
+
+
+def main():
+    global PROGRAM
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", type=Path, default=PROGRAM)
+    arguments, rest = parser.parse_known_args()
+    PROGRAM = arguments.program.resolve()
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()
