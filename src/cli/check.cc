@@ -19,6 +19,12 @@ struct CheckOptions {
   bool json = false;
 };
 
+std::string greedy_text(const eval::GoldenReport& report, const eval::GoldenBounds& bounds) {
+  if (report.greedy_tokens == 0) return "not compared (the file's belong to its tensor `logits`)";
+  return fmt::format("{} of {} equal; {} differ where the margin is above {}", report.greedy_agreeing,
+                     report.greedy_tokens, report.greedy_failures, bounds.margin);
+}
+
 void print_report(const eval::GoldenReport& report, const eval::GoldenBounds& bounds) {
   print_fields(
       report.passed ? "passed" : "FAILED",
@@ -29,9 +35,7 @@ void print_report(const eval::GoldenReport& report, const eval::GoldenBounds& bo
        {"rms error", fmt::format("{:.2e}", report.rms_error)},
        {"KL divergence", fmt::format("{:.2e} nats mean, {:.2e} largest", report.mean_kl, report.max_kl)},
        {"best token equal", fmt::format("{:.1f}%", 100 * report.top1_agreement)},
-       {"greedy tokens",
-        fmt::format("{} of {} equal; {} differ where the margin is above {}", report.greedy_agreeing,
-                    report.greedy_tokens, report.greedy_failures, bounds.margin)}});
+       {"greedy tokens", greedy_text(report, bounds)}});
 }
 
 void print_json(const eval::GoldenReport& report, const eval::GoldenBounds& bounds) {
@@ -39,6 +43,7 @@ void print_json(const eval::GoldenReport& report, const eval::GoldenBounds& boun
                      {"logits", report.logits_tensor},
                      {"positions", report.positions},
                      {"logit_deviation", report.logit_deviation},
+                     {"bf16_rope_frequencies", report.bf16_rope_frequencies},
                      {"max_error", report.max_error},
                      {"rms_error", report.rms_error},
                      {"worst_position", report.worst_position},
@@ -53,9 +58,19 @@ void print_json(const eval::GoldenReport& report, const eval::GoldenBounds& boun
 }
 
 Expected<int> execute(const CheckOptions& options) {
-  KV8_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine, load_engine(options.model));
-  KV8_ASSIGN_OR_RETURN(const eval::GoldenReport report,
-                       eval::check_golden(*engine, options.golden, options.tensor, options.bounds));
+  KV8_ASSIGN_OR_RETURN(const engine::EngineOptions settings, engine_options(options.model));
+  KV8_ASSIGN_OR_RETURN(const std::string path, locate_model(options.model.model));
+  std::vector<std::string> warnings;
+  KV8_ASSIGN_OR_RETURN(
+      const eval::GoldenReport report,
+      eval::check_golden(path, settings, options.golden, options.tensor, options.bounds, warnings));
+  print_warnings(warnings);
+  if (report.bf16_rope_frequencies) {
+    fmt::print(stderr,
+               "kv8: note: the golden logits are met only with RoPE's frequencies rounded to bfloat16: "
+               "whoever wrote them had "
+               "cast the whole model. kv8 runs models with float32 frequencies.\n");
+  }
   if (options.json) {
     print_json(report, options.bounds);
   } else {

@@ -56,18 +56,27 @@ Expected<std::string> locate_model(const std::string& model) {
                     fetchable_models());
 }
 
+Expected<engine::EngineOptions> engine_options(const ModelOptions& options) {
+  engine::EngineOptions result;
+  KV8_ASSIGN_OR_RETURN(result.kv_cache_dtype, kv_cache::kv_format_from(options.kv_cache_dtype));
+  KV8_ASSIGN_OR_RETURN(result.accumulate, attention::accumulate_from(options.accumulate));
+  result.skip_layers = options.skip_layers;
+  result.kv_scales = options.kv_scales;
+  result.threads = options.threads;
+  result.max_model_len = options.max_model_len;
+  result.prefill_chunk = options.prefill_chunk;
+  return result;
+}
+
+void print_warnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) fmt::print(stderr, "kv8: note: {}\n", warning);
+}
+
 Expected<std::unique_ptr<engine::Engine>> load_engine(const ModelOptions& options) {
-  engine::EngineOptions engine_options;
-  KV8_ASSIGN_OR_RETURN(engine_options.kv_cache_dtype, kv_cache::kv_format_from(options.kv_cache_dtype));
-  KV8_ASSIGN_OR_RETURN(engine_options.accumulate, attention::accumulate_from(options.accumulate));
-  engine_options.skip_layers = options.skip_layers;
-  engine_options.kv_scales = options.kv_scales;
-  engine_options.threads = options.threads;
-  engine_options.max_model_len = options.max_model_len;
-  engine_options.prefill_chunk = options.prefill_chunk;
+  KV8_ASSIGN_OR_RETURN(const engine::EngineOptions settings, engine_options(options));
   KV8_ASSIGN_OR_RETURN(const std::string path, locate_model(options.model));
-  KV8_ASSIGN_OR_RETURN(std::unique_ptr<engine::Engine> engine, engine::Engine::create(path, engine_options));
-  for (const std::string& warning : engine->warnings()) fmt::print(stderr, "kv8: note: {}\n", warning);
+  KV8_ASSIGN_OR_RETURN(std::unique_ptr<engine::Engine> engine, engine::Engine::create(path, settings));
+  print_warnings(engine->warnings());
   return engine;
 }
 

@@ -29,6 +29,10 @@ void add_model_options(CLI::App& command, ModelOptions& options);
 // Where MODEL lies: a folder or file as it is, a known name fetched into the cache first.
 Expected<std::string> locate_model(const std::string& model);
 
+Expected<engine::EngineOptions> engine_options(const ModelOptions& options);
+
+void print_warnings(const std::vector<std::string>& warnings);  // to stderr
+
 // Locates, loads, and prints the engine's warnings to stderr.
 Expected<std::unique_ptr<engine::Engine>> load_engine(const ModelOptions& options);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/half.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace kv8::engine {
@@ -21,6 +22,12 @@ Status validate(const EngineOptions& options) {
   return {};
 }
 
+void round_rope_frequencies(models::ModelConfig& config) {
+  for (ops::Rope& rope : config.ropes) {
+    for (float& frequency : rope.inverse_frequencies) frequency = bf16_to_float(float_to_bf16(frequency));
+  }
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<Engine>> Engine::create(const std::string& model, const EngineOptions& options) {
@@ -32,6 +39,7 @@ Expected<std::unique_ptr<Engine>> Engine::create(const std::string& model, const
   const std::string source = engine->checkpoint_->config_source();
   KV8_ASSIGN_OR_RETURN(models::ModelConfig config,
                        models::parse_model_config(engine->checkpoint_->config(), source));
+  if (options.bf16_rope_frequencies) round_rope_frequencies(config);
   engine->max_model_len_ = options.max_model_len > 0 ? options.max_model_len : config.max_positions;
   if (engine->max_model_len_ > config.max_positions) {
     engine->warnings_.push_back(

@@ -34,6 +34,9 @@ struct EngineOptions {
   int64_t max_model_len = 0;    // tokens of one sequence; 0: what the model was trained for
   int64_t prefill_chunk = 512;  // tokens of a prompt that run as one step
   int64_t max_logit_rows = 64;  // rows that get logits at once
+  // Rounds RoPE's frequencies to bfloat16. Wrong for every model; it reproduces references that were computed
+  // with a model cast to bfloat16 as a whole, frequencies included (eval/golden_check.h).
+  bool bf16_rope_frequencies = false;
 };
 
 // The tokenizer of a checkpoint, without its weights; nothing if it has none.

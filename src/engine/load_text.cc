@@ -1,5 +1,6 @@
 // The tokenizer, the chat template and the end-of-sequence ids of a checkpoint.
 #include <algorithm>
+#include <map>
 
 #include "engine/engine.h"
 
@@ -54,12 +55,6 @@ Expected<text::GgufVocabulary> gguf_vocabulary(const formats::Gguf& gguf) {
   return vocabulary;
 }
 
-// A special token's text for the chat template: the tokenizer's own, which tokenizer_config.json may have
-// set.
-std::string token_text(const text::Tokenizer& tokenizer, std::optional<int32_t> id) {
-  return id ? std::string(tokenizer.token_text(*id)) : std::string();
-}
-
 }  // namespace
 
 Expected<std::optional<text::Tokenizer>> load_tokenizer(const formats::Checkpoint& checkpoint) {
@@ -96,10 +91,10 @@ Status Engine::load_text() {
   }
   if (const auto eos = tokenizer_->eos_id()) add_eos(*eos);
   if (const auto source = checkpoint_->chat_template()) {
-    text::SpecialTokens special;
-    special.bos_token = token_text(*tokenizer_, tokenizer_->bos_id());
-    special.eos_token = token_text(*tokenizer_, tokenizer_->eos_id());
-    KV8_ASSIGN_OR_RETURN(chat_template_, text::ChatTemplate::create(*source, special));
+    std::map<std::string, std::string> special;
+    if (const auto bos = tokenizer_->bos_id()) special["bos_token"] = tokenizer_->token_text(*bos);
+    if (const auto eos = tokenizer_->eos_id()) special["eos_token"] = tokenizer_->token_text(*eos);
+    KV8_ASSIGN_OR_RETURN(chat_template_, text::ChatTemplate::create(*source, std::move(special)));
   }
   return {};
 }
