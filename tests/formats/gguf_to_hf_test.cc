@@ -1,0 +1,132 @@
+#include "formats/gguf_to_hf.h"
+
+#include <cstring>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "format_files.h"
+#include "formats/checkpoint.h"
+
+namespace kv8::formats {
+namespace {
+
+using test::format_fixture;
+using testing::HasSubstr;
+
+Checkpoint open_fixture(const std::string& name) {
+  auto checkpoint = Checkpoint::open(format_fixture(name));
+  EXPECT_TRUE(checkpoint) << checkpoint.error().message;
+  return std::move(*checkpoint);
+}
+
+// The same model twice: as transformers wrote it, and as a GGUF made by the Python package from it, with that
+// package's own table of names.
+class BothForms : public testing::TestWithParam<const char*> {};
+
+TEST_P(BothForms, HaveTheSameTensors) {
+  const std::string family = GetParam();
+  const Checkpoint folder = open_fixture("models/" + family);
+  const Checkpoint gguf = open_fixture("gguf/" + family + ".gguf");
+  std::set<std::string_view> names;
+  for (const std::string_view name : folder.names()) names.insert(name);
+  for (const std::string_view name : gguf.names()) {
+    if (name == "rope_freqs.weight") continue;
+    EXPECT_EQ(names.erase(name), 1U) << name;
+    EXPECT_EQ(gguf.find(name)->shape, folder.find(name)->shape) << name;
+  }
+  EXPECT_THAT(names, testing::IsEmpty());
+  // Matrices that no converter touches are the same bytes.
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  const TensorView a = *folder.tensor(name);
+  const TensorView b = *gguf.tensor(name);
+  ASSERT_EQ(a.dtype, DType::bf16);
+  ASSERT_EQ(a.bytes, b.bytes);
+  EXPECT_EQ(std::memcmp(a.data, b.data, a.bytes), 0);
+}
+
+TEST_P(BothForms, HaveTheSameConfig) {
+  const std::string family = GetParam();
+  const Checkpoint folder = open_fixture("models/" + family);
+  const Checkpoint gguf = open_fixture("gguf/" + family + ".gguf");
+  for (const char* key :
+       {"model_type", "architectures", "hidden_size", "num_hidden_layers", "num_attention_heads",
+        "num_key_value_heads", "head_dim", "intermediate_size", "rms_norm_eps", "vocab_size",
+        "max_position_embeddings", "tie_word_embeddings", "hidden_act", "hidden_activation", "bos_token_id",
+        "eos_token_id", "sliding_window", "query_pre_attn_scalar"}) {
+    const Json expected = folder.config().value(key, Json());
+    if (expected.is_null()) continue;
+    EXPECT_EQ(gguf.config().value(key, Json()), expected) << family << " " << key;
+  }
+  EXPECT_EQ(gguf.config()["kv8_rope_interleaved"], family == "llama");
+  EXPECT_EQ(gguf.config().contains("kv8_norm_weight_offset"), family == "gemma3");
+  EXPECT_EQ(*gguf.chat_template(), "{{ messages[0]['content'] }}");
+  EXPECT_THAT(gguf.config_source(), HasSubstr(family + ".gguf"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, BothForms, testing::Values("llama", "qwen2", "qwen3", "gemma3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(GgufToHf, LlamaFrequencyFactorsAreATensor) {
+  const Checkpoint gguf = open_fixture("gguf/llama.gguf");
+  EXPECT_EQ(gguf.config()["kv8_rope_freq_factors"], "rope_freqs.weight");
+  EXPECT_EQ(gguf.config()["rope_parameters"], (Json{{"rope_type", "default"}, {"rope_theta", 500000.0}}));
+  const auto factors = gguf.tensor("rope_freqs.weight");
+  ASSERT_TRUE(factors);
+  EXPECT_EQ(factors->shape, Shape({gguf.config()["head_dim"].get<int64_t>() / 2}));
+}
+
+TEST(GgufToHf, LlamaRowsOfQAndKArePermutedAndNothingElseIs) {
+  const Checkpoint folder = open_fixture("models/llama");
+  const Checkpoint gguf = open_fixture("gguf/llama.gguf");
+  const int64_t head_dim = folder.config()["head_dim"].get<int64_t>();
+  for (const auto& [name, permuted] :
+       {std::pair("q_proj", true), std::pair("k_proj", true), std::pair("v_proj", false)}) {
+    const std::string full = fmt::format("model.layers.2.self_attn.{}.weight", name);
+    const TensorView a = *folder.tensor(full);
+    const TensorView b = *gguf.tensor(full);
+    const size_t row = row_bytes(DType::bf16, a.cols());
+    for (int64_t i = 0; i < a.rows(); ++i) {
+      const int64_t head = i / head_dim;
+      const int64_t dim = i % head_dim;  // of the GGUF; neighbours 2i, 2i + 1 were i, i + half
+      const int64_t source = head * head_dim + (permuted ? dim / 2 + dim % 2 * (head_dim / 2) : dim);
+      ASSERT_EQ(
+          std::memcmp(b.data + static_cast<size_t>(i) * row, a.data + static_cast<size_t>(source) * row, row),
+          0)
+          << full << " row " << i;
+    }
+  }
+}
+
+TEST(GgufToHf, Gemma3KnowsItsWindowsAndItsTwoThetas) {
+  const Checkpoint folder = open_fixture("models/gemma3");
+  const Checkpoint gguf = open_fixture("gguf/gemma3.gguf");
+  EXPECT_EQ(gguf.config()["rope_parameters"], folder.config()["rope_parameters"]);
+  EXPECT_EQ(gguf.config()["layer_types"], folder.config()["layer_types"]);
+  EXPECT_EQ(gguf.config()["kv8_norm_weight_offset"], 0);
+}
+
+TEST(GgufToHf, NamesThatTheTableDoesNotHaveStay) {
+  EXPECT_EQ(hf_name_from_gguf("llama", "blk.12.attn_q.weight"), "model.layers.12.self_attn.q_proj.weight");
+  EXPECT_EQ(hf_name_from_gguf("qwen2", "blk.0.attn_k.bias"), "model.layers.0.self_attn.k_proj.bias");
+  EXPECT_EQ(hf_name_from_gguf("llama", "blk.3.ffn_norm.weight"),
+            "model.layers.3.post_attention_layernorm.weight");
+  EXPECT_EQ(hf_name_from_gguf("gemma3", "blk.3.ffn_norm.weight"),
+            "model.layers.3.pre_feedforward_layernorm.weight");
+  EXPECT_EQ(hf_name_from_gguf("llama", "output.weight"), "lm_head.weight");
+  EXPECT_EQ(hf_name_from_gguf("llama", "blk.3.something.weight"), "blk.3.something.weight");
+  EXPECT_EQ(hf_name_from_gguf("llama", "blk"), "blk");
+  EXPECT_EQ(hf_name_from_gguf("other", "output.weight"), "output.weight");
+}
+
+TEST(GgufToHf, OtherArchitecturesAreRefusedByName) {
+  const auto types = Checkpoint::open(format_fixture("gguf/types.gguf"));
+  ASSERT_FALSE(types);
+  EXPECT_EQ(types.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(types.error().message, HasSubstr("general.architecture: 'kv8test'"));
+  EXPECT_THAT(types.error().message, HasSubstr("llama, qwen2, qwen3, gemma3"));
+}
+
+}  // namespace
+}  // namespace kv8::formats
