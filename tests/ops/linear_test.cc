@@ -38,11 +38,11 @@ double worst_error(const std::vector<const RandomMatrix*>& parts, const std::vec
                    const std::vector<float>& out) {
   double worst = 0.0;
   int64_t stride = 0;
-  for (const RandomMatrix* part : parts) stride += part->view.rows();
+  for (const RandomMatrix* part : parts) stride += part->shape[0];
   int64_t column = 0;
   for (const RandomMatrix* part : parts) {
-    const int64_t cols = part->view.cols();
-    for (int64_t r = 0; r < part->view.rows(); ++r, ++column) {
+    const int64_t cols = part->shape[1];
+    for (int64_t r = 0; r < part->shape[0]; ++r, ++column) {
       const std::vector<double> weights = part->row(r);
       for (int64_t t = 0; t < tokens; ++t) {
         double sum = part->bias.empty() ? 0.0 : part->bias[static_cast<size_t>(r)];
@@ -52,7 +52,7 @@ double worst_error(const std::vector<const RandomMatrix*>& parts, const std::vec
           sum += product;
           magnitude += std::abs(product);
         }
-        const double error = std::abs(out[static_cast<size_t>(t * stride + column)] - sum) / magnitude;
+        const double error = std::abs(out[static_cast<size_t>(t * stride + column)] - sum) / std::max(magnitude, 1e-30);
         if (!(error <= worst)) worst = error;  // NaN too
       }
     }
@@ -106,16 +106,109 @@ TEST(Linear, ExactActivationsOfBlockTypes) {
   }
 }
 
+// x as the 8-bit path rounds it.
+std::vector<float> rounded(const std::vector<float>& x) {
+  std::vector<float> result(x.size());
+  for (size_t block = 0; block < x.size(); block += 32) {
+    float largest = 0.0F;
+    for (size_t i = block; i < block + 32; ++i) largest = std::max(largest, std::abs(x[i]));
+    for (size_t i = block; i < block + 32 && largest > 0.0F; ++i) {
+      result[i] = std::nearbyint(x[i] * (127.0F / largest)) * (largest / 127.0F);
+    }
+  }
+  return result;
+}
+
+// Against the same rounding of x in float64: only float32 sums part them.
+TEST(Linear, BlockTypesMatchFloat64OfRoundedActivations) {
+  std::mt19937 random(5);
+  for (const int threads : {1, 3}) {
+    const auto ops = cpu::make_cpu_ops({.threads = threads});
+    for (const DType dtype : kBlockTypes) {
+      const int block = dtype_info(dtype).block_elements;
+      for (const auto& [rows, blocks] : {std::pair{1, 1}, {8, 2}, {21, 3}, {37, 9}, {83, 5}}) {
+        for (const int64_t tokens : {1, 2, 3, 5, 17}) {
+          const RandomMatrix w =
+              random_matrix(dtype, rows, blocks * block, random, ScaleKind::none, rows % 2 == 1);
+          const std::vector<float> x = random_floats(static_cast<size_t>(tokens * blocks * block), random);
+          EXPECT_LT(worst_error({&w}, rounded(x), tokens, run_linear(*ops, {&w}, x, tokens)), 2e-6)
+              << to_string(dtype) << " " << rows << "x" << blocks * block << ", " << tokens << " tokens";
+        }
+      }
+    }
+  }
+}
+
+// The largest codes of each type and activations of one sign: the integer sums are at their limits.
+TEST(Linear, IntegerSumsDoNotOverflow) {
+  std::mt19937 random(6);
+  const auto ops = cpu::make_cpu_ops({.threads = 1});
+  for (const DType dtype : kBlockTypes) {
+    for (const int byte : {0xFF, 0x00, 0x80, 0x7F}) {
+      RandomMatrix w = random_matrix(dtype, 16, 512, random);
+      const RandomMatrix other = w;
+      std::fill(w.bytes.begin(), w.bytes.end(), std::byte(byte));
+      test::restore_scales(dtype, other, w);
+      for (const int64_t tokens : {1, 4}) {
+        for (const float value : {1.0F, -1.0F}) {
+          const std::vector<float> x(static_cast<size_t>(tokens * 512), value);
+          EXPECT_LT(worst_error({&w}, x, tokens, run_linear(*ops, {&w}, x, tokens)), 2e-6)
+              << to_string(dtype) << " all bytes " << byte;
+        }
+      }
+    }
+  }
+}
+
+// A row's result is the same bits in any batch, on any number of threads.
+TEST(Linear, RowsDoNotDependOnTheirBatch) {
+  std::mt19937 random(7);
+  constexpr int64_t kTokens = 300;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f8_e4m3, DType::q4_1, DType::q8_0,
+                            DType::q6_k, DType::q4_k}) {
+    const RandomMatrix w = random_matrix(dtype, 45, 1280, random);
+    const std::vector<float> x = random_floats(static_cast<size_t>(kTokens * 1280), random);
+    const std::vector<float> all = run_linear(*cpu::make_cpu_ops({.threads = 3}), {&w}, x, kTokens);
+    const auto single = cpu::make_cpu_ops({.threads = 1});
+    for (const int64_t token : {int64_t{0}, int64_t{1}, int64_t{191}, kTokens - 1}) {
+      const auto at = x.begin() + token * 1280;
+      const std::vector<float> alone = run_linear(*single, {&w}, std::vector<float>(at, at + 1280), 1);
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + token * 45)) << to_string(dtype);
+    }
+  }
+}
+
+TEST(Linear, NotANumberShows) {
+  std::mt19937 random(8);
+  const auto ops = cpu::make_cpu_ops({.threads = 1});
+  for (const DType dtype : {DType::q4_1, DType::q8_0, DType::bf16}) {
+    const RandomMatrix w = random_matrix(dtype, 8, 64, random);
+    std::vector<float> x = random_floats(64, random);
+    x[40] = NAN;
+    std::vector<MatrixPart> parts = {w.part()};
+    auto matrix = ops->load_matrix(parts);
+    std::vector<float> out(8);
+    ops->linear(**matrix, {x.data(), 1, 64}, {out.data(), 1, 8});
+    for (const float value : out) EXPECT_TRUE(std::isnan(value)) << to_string(dtype);
+  }
+}
+
 TEST(Linear, StackedPartsOfDifferentTypesWithBiases) {
   std::mt19937 random(4);
-  const auto ops = cpu::make_cpu_ops({.threads = 2, .exact_activations = true});
   const RandomMatrix a = random_matrix(DType::bf16, 19, 256, random, ScaleKind::none, true);
   const RandomMatrix b = random_matrix(DType::q4_k, 9, 256, random);
   const RandomMatrix c = random_matrix(DType::f8_e4m3, 21, 256, random, ScaleKind::block, true);
   const RandomMatrix d = random_matrix(DType::q8_0, 12, 256, random, ScaleKind::none, true);
-  for (const int64_t tokens : {1, 6}) {
-    const std::vector<float> x = random_floats(static_cast<size_t>(tokens * 256), random);
-    EXPECT_LT(worst_error({&a, &b, &c, &d}, x, tokens, run_linear(*ops, {&a, &b, &c, &d}, x, tokens)), 1e-6);
+  for (const bool exact : {true, false}) {
+    const auto ops = cpu::make_cpu_ops({.threads = 2, .exact_activations = exact});
+    for (const int64_t tokens : {1, 6}) {
+      std::vector<float> x = random_floats(static_cast<size_t>(tokens * 256), random);
+      // Multiples of 1/127 of a block's largest are exact in 8 bits.
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = i % 32 == 0 ? 1.0F : std::nearbyint(std::tanh(x[i]) * 127.0F) / 127.0F;
+      EXPECT_LT(worst_error({&a, &b, &c, &d}, x, tokens, run_linear(*ops, {&a, &b, &c, &d}, x, tokens)),
+                2e-6);
+    }
   }
 }
 

@@ -19,10 +19,15 @@ struct RandomMatrix {
   std::vector<float> scale;
   Shape scale_shape;
   std::vector<float> bias;
-  TensorView view;
+  DType dtype = DType::f32;
+  Shape shape;
+
+  TensorView view() const {
+    return {.dtype = dtype, .shape = shape, .data = bytes.data(), .bytes = bytes.size()};
+  }
 
   ops::MatrixPart part(const std::string& name = "test.weight") const {
-    ops::MatrixPart part{.name = name, .data = view, .scale = {}, .bias = {}};
+    ops::MatrixPart part{.name = name, .data = view(), .scale = {}, .bias = {}};
     if (!scale.empty()) part.scale = float_view(scale, scale_shape);
     if (!bias.empty()) part.bias = float_view(bias, Shape{static_cast<int64_t>(bias.size())});
     return part;
@@ -36,10 +41,10 @@ struct RandomMatrix {
 
   // What row r stands for.
   std::vector<double> row(int64_t r) const {
-    const int64_t cols = view.cols();
+    const int64_t cols = shape[1];
     std::vector<float> widened(static_cast<size_t>(cols));
-    numerics::dequantize_row(view.dtype, view.data + static_cast<size_t>(r) * row_bytes(view.dtype, cols),
-                             cols, widened.data());
+    numerics::dequantize_row(dtype, bytes.data() + static_cast<size_t>(r) * row_bytes(dtype, cols), cols,
+                             widened.data());
     std::vector<double> values(widened.begin(), widened.end());
     if (scale.empty()) return values;
     for (int64_t c = 0; c < cols; ++c) values[static_cast<size_t>(c)] *= scale_of(r, c);
@@ -47,7 +52,7 @@ struct RandomMatrix {
   }
   double scale_of(int64_t r, int64_t c) const {
     if (scale.size() == 1) return scale[0];
-    if (scale.size() == static_cast<size_t>(view.rows())) return scale[static_cast<size_t>(r)];
+    if (scale.size() == static_cast<size_t>(shape[0])) return scale[static_cast<size_t>(r)];
     return scale[static_cast<size_t>(r / 128 * scale_shape[1] + c / 128)];
   }
 };
@@ -59,6 +64,23 @@ inline std::vector<float> random_floats(size_t count, std::mt19937& random, floa
   std::vector<float> values(count);
   for (float& value : values) value = normal(random);
   return values;
+}
+
+// Copies the float16 scales (d and m) of every block.
+inline void restore_scales(DType dtype, const RandomMatrix& from, RandomMatrix& to) {
+  const auto block = static_cast<size_t>(dtype_info(dtype).block_bytes);
+  size_t offset = 0;
+  size_t bytes = 2;
+  if (dtype == DType::q4_1 || dtype == DType::q5_1 || dtype == DType::q4_k || dtype == DType::q5_k) bytes = 4;
+  if (dtype == DType::q2_k) {
+    offset = 80;
+    bytes = 4;
+  }
+  if (dtype == DType::q3_k) offset = 108;
+  if (dtype == DType::q6_k) offset = 208;
+  for (size_t at = 0; at < from.bytes.size(); at += block) {
+    std::memcpy(to.bytes.data() + at + offset, from.bytes.data() + at + offset, bytes);
+  }
 }
 
 // Block types: random codes; the float16 scales d (and m) are drawn so that weights are of order one.
@@ -134,7 +156,8 @@ inline RandomMatrix random_matrix(DType dtype, int64_t rows, int64_t cols, std::
     default:
       break;
   }
-  matrix.view = {.dtype = dtype, .shape = Shape{rows, cols}, .data = matrix.bytes.data(), .bytes = bytes};
+  matrix.shape = Shape{rows, cols};
+  matrix.dtype = dtype;
 
   std::uniform_real_distribution<float> positive(0.002F, 0.02F);
   const auto draw_scales = [&](Shape shape) {

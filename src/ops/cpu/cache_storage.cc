@@ -4,40 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-#include <utility>
-
-#include <sys/mman.h>
 
 #include "core/check.h"
 
 namespace kv8::ops::cpu {
-
-Expected<LazyMemory> LazyMemory::reserve(size_t bytes) {
-  LazyMemory memory;
-  if (bytes == 0) return memory;
-  void* data =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) {
-    return make_error(ErrorCode::out_of_memory, "KV cache: cannot reserve {} bytes: {}", bytes,
-                      std::strerror(errno));
-  }
-  memory.data_ = static_cast<std::byte*>(data);
-  memory.size_ = bytes;
-  return memory;
-}
-
-LazyMemory::LazyMemory(LazyMemory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-LazyMemory& LazyMemory::operator=(LazyMemory&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-LazyMemory::~LazyMemory() {
-  if (data_ != nullptr) munmap(data_, size_);
-}
 
 Expected<CacheStorage> CacheStorage::allocate(const kv_cache::CachePlan& plan,
                                               std::span<const int64_t> pages) {
@@ -61,8 +31,8 @@ Expected<CacheStorage> CacheStorage::allocate(const kv_cache::CachePlan& plan,
     layer.v_scale = layer.k_scale;
     const int64_t bytes =
         pages[static_cast<size_t>(layer.group)] * kv_cache::kPageTokens * layer.plan.token_bytes() / 2;
-    KV8_ASSIGN_OR_RETURN(layer.k, LazyMemory::reserve(static_cast<size_t>(bytes)));
-    KV8_ASSIGN_OR_RETURN(layer.v, LazyMemory::reserve(static_cast<size_t>(bytes)));
+    KV8_ASSIGN_OR_RETURN(layer.k, LazyMemory::reserve(static_cast<size_t>(bytes), "KV cache"));
+    KV8_ASSIGN_OR_RETURN(layer.v, LazyMemory::reserve(static_cast<size_t>(bytes), "KV cache"));
     if (poison) {
       std::memset(layer.k.data(), 0x7F, layer.k.size());
       std::memset(layer.v.data(), 0x7F, layer.v.size());

@@ -10,28 +10,9 @@
 #include "core/error.h"
 #include "kv_cache/cache_plan.h"
 #include "kv_cache/layer_cache.h"
+#include "ops/cpu/lazy_memory.h"
 
 namespace kv8::ops::cpu {
-
-// Zero bytes from the operating system, committed on first touch.
-class LazyMemory {
- public:
-  static Expected<LazyMemory> reserve(size_t bytes);
-
-  LazyMemory() = default;
-  LazyMemory(LazyMemory&& other) noexcept;
-  LazyMemory& operator=(LazyMemory&& other) noexcept;
-  LazyMemory(const LazyMemory&) = delete;
-  LazyMemory& operator=(const LazyMemory&) = delete;
-  ~LazyMemory();
-
-  std::byte* data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  std::byte* data_ = nullptr;
-  size_t size_ = 0;
-};
 
 class CacheStorage {
  public:

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <hwy/highway.h>
@@ -34,10 +36,17 @@ const float* cpu_data(const Vector* vector) {
   return vector == nullptr ? nullptr : static_cast<const CpuVector*>(vector)->data();
 }
 
+bool is_switched_on(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && std::string_view(value) == "1";
+}
+
 class CpuOps : public Ops {
  public:
   explicit CpuOps(const CpuOptions& options)
-      : pool_(options.threads), scratch_(static_cast<size_t>(pool_.threads())) {}
+      : pool_(options.threads),
+        exact_activations_(options.exact_activations || is_switched_on("KV8_EXACT_ACTIVATIONS")),
+        scratch_(pool_.threads()) {}
 
   std::string name() const override {
     const int64_t target = hwy::SupportedTargets() & -hwy::SupportedTargets();  // the best is the lowest bit
@@ -46,7 +55,7 @@ class CpuOps : public Ops {
   }
 
   Expected<std::unique_ptr<Matrix>> load_matrix(std::span<const MatrixPart> parts) override {
-    return CpuMatrix::load(parts);
+    return CpuMatrix::load(parts, !exact_activations_, pool_);
   }
 
   Expected<std::unique_ptr<Vector>> load_vector(const std::string& name, const TensorView& data,
@@ -62,8 +71,9 @@ class CpuOps : public Ops {
 
   Expected<Activations> allocate_activations(int64_t rows, int64_t cols) override {
     KV8_CHECK(rows >= 0 && cols > 0, "{} x {}", rows, cols);
-    KV8_ASSIGN_OR_RETURN(LazyMemory memory,
-                         LazyMemory::reserve(static_cast<size_t>(rows * cols) * sizeof(float)));
+    KV8_ASSIGN_OR_RETURN(
+        LazyMemory memory,
+        LazyMemory::reserve(static_cast<size_t>(rows * cols) * sizeof(float), "activations"));
     activations_.push_back(std::move(memory));
     return Activations{activations_.back().data(), rows, cols};
   }
@@ -183,7 +193,8 @@ class CpuOps : public Ops {
   const RopeTable* rope_table(const Rope* rope);
 
   ThreadPool pool_;
-  std::vector<std::vector<float>> scratch_;  // per thread
+  bool exact_activations_;
+  LinearScratch scratch_;
   std::vector<LazyMemory> activations_;
   CacheStorage cache_;
   attention::Accumulate accumulate_ = attention::Accumulate::f32;

@@ -82,15 +82,15 @@ HWY_INLINE void dot_tile(const std::byte* rows, size_t row_bytes, int64_t cols, 
 
 template <class Load, int R>
 void dot_tokens(const std::byte* rows, size_t row_bytes, int64_t cols, const LinearProblem& p,
-                int64_t row_index) {
+                int64_t row_index, TokenRange tokens) {
   const float* bias = p.bias == nullptr ? nullptr : p.bias + row_index;
-  int64_t t = 0;
   float* out = p.out + row_index;
-  for (; t + kTokens <= p.tokens; t += kTokens) {
+  int64_t t = tokens.begin;
+  for (; t + kTokens <= tokens.end; t += kTokens) {
     dot_tile<Load, R, kTokens>(rows, row_bytes, cols, p.x + t * cols, bias, out + t * p.out_stride,
                                p.out_stride);
   }
-  for (; t < p.tokens; ++t) {
+  for (; t < tokens.end; ++t) {
     dot_tile<Load, R, 1>(rows, row_bytes, cols, p.x + t * cols, bias, out + t * p.out_stride, p.out_stride);
   }
 }
@@ -98,41 +98,44 @@ void dot_tokens(const std::byte* rows, size_t row_bytes, int64_t cols, const Lin
 // count rows that lie one after the other, in the loader's format.
 template <class Load>
 void dot_rows(const std::byte* rows, size_t row_bytes, int64_t count, int64_t cols, const LinearProblem& p,
-              int64_t row_index) {
+              int64_t row_index, TokenRange tokens) {
   int64_t r = 0;
   for (; r + kWeightRows <= count; r += kWeightRows) {
     dot_tokens<Load, kWeightRows>(rows + static_cast<size_t>(r) * row_bytes, row_bytes, cols, p,
-                                  row_index + r);
+                                  row_index + r, tokens);
   }
   for (; r < count; ++r) {
-    dot_tokens<Load, 1>(rows + static_cast<size_t>(r) * row_bytes, row_bytes, cols, p, row_index + r);
+    dot_tokens<Load, 1>(rows + static_cast<size_t>(r) * row_bytes, row_bytes, cols, p, row_index + r, tokens);
   }
 }
 
-void linear_rows(const WeightPart& part, int64_t begin, int64_t end, const LinearProblem& p,
-                 std::vector<float>& scratch) {
+void linear_rows(const WeightPart& part, int64_t begin, int64_t end, TokenRange tokens,
+                 const LinearProblem& p, std::vector<float>& scratch) {
   const int64_t row_index = part.row_begin + begin;
-  if (part.dtype == DType::f32 || (p.tokens <= kTokens && part.scales.empty())) {
+  if (part.dtype == DType::f32 || (tokens.end - tokens.begin <= kTokens && part.scales.empty())) {
     switch (part.dtype) {
       case DType::f32:
-        return dot_rows<LoadF32>(part.row(begin), part.row_bytes, end - begin, part.cols, p, row_index);
+        return dot_rows<LoadF32>(part.row(begin), part.row_bytes, end - begin, part.cols, p, row_index,
+                                 tokens);
       case DType::bf16:
-        return dot_rows<LoadBf16>(part.row(begin), part.row_bytes, end - begin, part.cols, p, row_index);
+        return dot_rows<LoadBf16>(part.row(begin), part.row_bytes, end - begin, part.cols, p, row_index,
+                                  tokens);
       case DType::f16:
-        return dot_rows<LoadF16>(part.row(begin), part.row_bytes, end - begin, part.cols, p, row_index);
+        return dot_rows<LoadF16>(part.row(begin), part.row_bytes, end - begin, part.cols, p, row_index,
+                                 tokens);
       default:
         break;
     }
   }
   // Widened once for all tokens; 16 rows stay in the second-level cache.
   constexpr int64_t kRows = 16;
-  scratch.resize(static_cast<size_t>(kRows * part.cols));
+  scratch.resize(std::max(scratch.size(), static_cast<size_t>(kRows * part.cols)));
   for (int64_t r = begin; r < end; r += kRows) {
     const int64_t count = std::min(kRows, end - r);
     for (int64_t i = 0; i < count; ++i) widen_row(part, r + i, scratch.data() + i * part.cols);
     dot_rows<LoadF32>(reinterpret_cast<const std::byte*>(scratch.data()),
-                      static_cast<size_t>(part.cols) * sizeof(float), count, part.cols, p,
-                      part.row_begin + r);
+                      static_cast<size_t>(part.cols) * sizeof(float), count, part.cols, p, part.row_begin + r,
+                      tokens);
   }
 }
 
@@ -145,9 +148,9 @@ namespace kv8::ops::cpu {
 
 HWY_EXPORT(linear_rows);
 
-void linear_float(const WeightPart& part, int64_t begin, int64_t end, const LinearProblem& problem,
-                  std::vector<float>& scratch) {
-  HWY_DYNAMIC_DISPATCH(linear_rows)(part, begin, end, problem, scratch);
+void linear_float(const WeightPart& part, int64_t begin, int64_t end, TokenRange tokens,
+                  const LinearProblem& problem, std::vector<float>& scratch) {
+  HWY_DYNAMIC_DISPATCH(linear_rows)(part, begin, end, tokens, problem, scratch);
 }
 
 }  // namespace kv8::ops::cpu

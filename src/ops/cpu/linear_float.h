@@ -17,12 +17,16 @@ struct LinearProblem {
   const float* x = nullptr;     // [tokens, cols]
   float* out = nullptr;         // [tokens, out_stride]; column r is row r of the matrix
   const float* bias = nullptr;  // [rows of the matrix], or null
-  int64_t tokens = 0;
   int64_t out_stride = 0;
 };
 
-// Rows [begin, end) of `part`. scratch is the calling thread's own.
-void linear_float(const WeightPart& part, int64_t begin, int64_t end, const LinearProblem& problem,
-                  std::vector<float>& scratch);
+struct TokenRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Rows [begin, end) of `part` for some of the tokens. scratch is the calling thread's own.
+void linear_float(const WeightPart& part, int64_t begin, int64_t end, TokenRange tokens,
+                  const LinearProblem& problem, std::vector<float>& scratch);
 
 }  // namespace kv8::ops::cpu

@@ -1,5 +1,7 @@
 #include "ops/cpu/weights.h"
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "numerics/dequantize.h"
 
@@ -78,7 +80,8 @@ Expected<WeightPart> bind_part(const MatrixPart& from) {
 
 }  // namespace
 
-Expected<std::unique_ptr<Matrix>> CpuMatrix::load(std::span<const MatrixPart> parts) {
+Expected<std::unique_ptr<Matrix>> CpuMatrix::load(std::span<const MatrixPart> parts, bool pack,
+                                                  ThreadPool& pool) {
   if (parts.empty()) return make_error(ErrorCode::invalid_argument, "a matrix without parts");
   std::vector<WeightPart> bound;
   int64_t rows = 0;
@@ -88,6 +91,9 @@ Expected<std::unique_ptr<Matrix>> CpuMatrix::load(std::span<const MatrixPart> pa
     if (part.cols != parts[0].data.cols()) {
       return make_error(ErrorCode::invalid_argument, "{}: {} columns, but {} has {}", from.name, part.cols,
                         parts[0].name, parts[0].data.cols());
+    }
+    if (pack && is_block_type(part.dtype)) {
+      KV8_ASSIGN_OR_RETURN(part.packed, pack_weights(part.dtype, part.data, part.rows, part.cols, pool));
     }
     part.row_begin = rows;
     rows += part.rows;
@@ -109,6 +115,10 @@ Expected<std::unique_ptr<Matrix>> CpuMatrix::load(std::span<const MatrixPart> pa
   matrix->parts_ = std::move(bound);
   matrix->bias_ = std::move(bias);
   return matrix;
+}
+
+bool CpuMatrix::has_packed() const {
+  return std::ranges::any_of(parts_, [](const WeightPart& part) { return !part.packed.empty(); });
 }
 
 void CpuMatrix::widen_row(int64_t r, float* out) const {

@@ -1,5 +1,6 @@
-// Weights as the CPU backend holds them: the parts of a matrix, each in its own format, where they lie in the
-// file. Nothing is widened here.
+// Weights as the CPU backend holds them: the parts of a matrix, each in its own format. Float types stay
+// where they lie in the file; GGUF's quantised types are interleaved in memory (packed_weights.h), unless
+// activations are to stay exact. Nothing is widened here.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "ops/cpu/packed_weights.h"
 #include "ops/ops.h"
 
 namespace kv8::ops::cpu {
@@ -31,6 +33,8 @@ struct WeightPart {
   int64_t scale_rows = 1;     // rows that share a row of scales
   int64_t scale_cols = 1;     // scales in such a row
 
+  PackedWeights packed;  // empty: products read `data`
+
   const std::byte* row(int64_t r) const { return data + static_cast<size_t>(r) * row_bytes; }
   const float* row_scales(int64_t r) const {
     return scales.empty() ? nullptr : scales.data() + r / scale_rows * scale_cols;
@@ -41,9 +45,12 @@ class CpuMatrix : public Matrix {
  public:
   // Errors: invalid_argument for no parts, parts of different widths, integer types, scales or biases of a
   // shape that fits nothing, all with the part's name.
-  static Expected<std::unique_ptr<Matrix>> load(std::span<const MatrixPart> parts);
+  // pack: see above.
+  static Expected<std::unique_ptr<Matrix>> load(std::span<const MatrixPart> parts, bool pack,
+                                                ThreadPool& pool);
 
   std::span<const WeightPart> parts() const { return parts_; }
+  bool has_packed() const;                                                      // some part is packed
   const float* bias() const { return bias_.empty() ? nullptr : bias_.data(); }  // [rows], or null
 
   // Row r as float32 [cols], scales applied; the bias isn't part of it.
