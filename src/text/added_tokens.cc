@@ -57,12 +57,14 @@ Expected<AddedTokens> AddedTokens::build(std::vector<AddedToken> tokens, const N
   AddedTokens result;
   result.tokens_ = std::move(tokens);
   for (uint32_t i = 0; i < result.tokens_.size(); ++i) {
-    const AddedToken& token = result.tokens_[i];
+    AddedToken& token = result.tokens_[i];
     if (token.content.empty()) continue;
     if (token.content.size() > kMaxContent) {
       return make_error(ErrorCode::corrupt_data, "{}: added token {}: {} bytes, at most {} are allowed",
                         source, token.id, token.content.size(), kMaxContent);
     }
+    token.text = token.content;
+    if (token.normalized) normalizer.apply(token.text);
     result.by_id_.insert_or_assign(token.id, i);
     result.by_content_.insert_or_assign(token.content, i);
     result.size_ = std::max(result.size_, token.id + 1);
@@ -72,11 +74,10 @@ Expected<AddedTokens> AddedTokens::build(std::vector<AddedToken> tokens, const N
   for (const bool special : {true, false}) {
     for (uint32_t i = 0; i < result.tokens_.size(); ++i) {
       const AddedToken& token = result.tokens_[i];
-      if (token.special != special) continue;
-      std::string content = token.content;
-      if (token.normalized) normalizer.apply(content);
-      if (content.size() <= 4 * kMaxContent)
-        (token.normalized ? result.normalized_ : result.raw_).insert(content, i);
+      if (token.special != special || token.text.empty()) continue;
+      // Normalizing may make a content longer; beyond all measure only in a damaged file.
+      if (token.text.size() <= 4 * kMaxContent)
+        (token.normalized ? result.normalized_ : result.raw_).insert(token.text, i);
     }
   }
   return result;

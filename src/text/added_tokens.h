@@ -17,7 +17,8 @@ namespace kv8::text {
 
 struct AddedToken {
   int32_t id = 0;
-  std::string content;
+  std::string content;       // what is looked for
+  std::string text;          // what it decodes to: the content, in its normalized form for a normalized token
   bool special = false;      // control, not text: decode() may skip it, encode() may be told not to find it
   bool normalized = false;   // looked for in the normalized text, in its own normalized form
   bool left_strip = false;   // swallows the whitespace in front of it

@@ -179,7 +179,7 @@ void Bpe::split_characters(std::string_view word, std::vector<Symbol>& symbols) 
   const auto add = [&](int32_t id) {
     const auto index = static_cast<int32_t>(symbols.size());
     if (index > 0) symbols.back().next = index;
-    symbols.push_back({id, index - 1, kNoToken});
+    symbols.push_back({id, index - 1, kNoToken, {}});
   };
   // An unknown token waits until the next known character, so that more can fuse into it. Bytes don't end the
   // wait: the reference implementation puts them in front of it.
@@ -208,28 +208,32 @@ void Bpe::split_characters(std::string_view word, std::vector<Symbol>& symbols) 
 
 template <class Queue>
 void Bpe::merge_all(std::vector<Symbol>& symbols, Queue& queue) const {
-  const auto consider = [&](int32_t left, int32_t right) {
-    if (left == kNoToken || right == kNoToken) return;
-    const auto* merge =
-        merges_.find(symbols[static_cast<size_t>(left)].id, symbols[static_cast<size_t>(right)].id);
-    if (merge != nullptr) queue.push(merge->rank, static_cast<uint32_t>(left));
-  };
-  for (size_t i = 1; i < symbols.size(); ++i) consider(static_cast<int32_t>(i) - 1, static_cast<int32_t>(i));
-
-  while (const std::optional<uint64_t> next = queue.pop()) {
-    const auto position = static_cast<int32_t>(*next & 0xFFFFFFFFU);
+  const auto consider = [&](int32_t position) {
+    if (position == kNoToken) return;
     Symbol& left = symbols[static_cast<size_t>(position)];
-    if (left.id == kNoToken || left.next == kNoToken) continue;
+    const auto* merge =
+        left.next == kNoToken ? nullptr : merges_.find(left.id, symbols[static_cast<size_t>(left.next)].id);
+    if (merge == nullptr) {
+      left.merge.id = kNoToken;
+    } else {
+      left.merge = *merge;
+      queue.push(merge->rank, static_cast<uint32_t>(position));
+    }
+  };
+  for (size_t i = 0; i + 1 < symbols.size(); ++i) consider(static_cast<int32_t>(i));
+
+  while (const std::optional<uint64_t> candidate = queue.pop()) {
+    const auto position = static_cast<int32_t>(*candidate & 0xFFFFFFFFU);
+    Symbol& left = symbols[static_cast<size_t>(position)];
+    // The pair may have changed since it became a candidate.
+    if (left.id == kNoToken || left.merge.id == kNoToken || left.merge.rank != *candidate >> 32) continue;
     Symbol& right = symbols[static_cast<size_t>(left.next)];
-    // The pair may have changed since the candidate was made.
-    const auto* merge = merges_.find(left.id, right.id);
-    if (merge == nullptr || merge->rank != *next >> 32) continue;
-    left.id = merge->id;
+    left.id = left.merge.id;
     left.next = right.next;
     right.id = kNoToken;
     if (left.next != kNoToken) symbols[static_cast<size_t>(left.next)].previous = position;
-    consider(left.previous, position);
-    consider(position, left.next);
+    consider(left.previous);
+    consider(position);
   }
 }
 

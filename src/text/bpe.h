@@ -44,6 +44,7 @@ class Bpe {
     int32_t id = kNoToken;  // kNoToken: merged into its left neighbour
     int32_t previous = kNoToken;
     int32_t next = kNoToken;
+    MergeTable::Merge merge;  // with the next symbol; its id is kNoToken if they don't merge
   };
 
   void encode_uncached(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;

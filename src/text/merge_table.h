@@ -20,7 +20,10 @@ class MergeTable {
   };
 
   MergeTable() : MergeTable(0) {}
-  explicit MergeTable(size_t merges) : seed_(hash_seed()), slots_(std::bit_ceil(2 * merges + 2)) {}
+  explicit MergeTable(size_t merges)
+      : multiplier_(hash_seed() | 1),
+        shift_(64 - std::bit_width(2 * merges + 1)),
+        slots_(std::bit_ceil(2 * merges + 2)) {}
 
   // At most as many as the constructor was told. A pair that is there already gets the new rank.
   void insert(int32_t left, int32_t right, Merge merge) {
@@ -47,17 +50,16 @@ class MergeTable {
   static uint64_t key_of(int32_t left, int32_t right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
   }
+  // A random odd multiplier; the upper bits of the product depend on all of the key's.
   size_t index_of(uint64_t key) const {
-    uint64_t hash = key ^ seed_;
-    hash = (hash ^ hash >> 33) * 0xFF51AFD7ED558CCDU;
-    hash = (hash ^ hash >> 33) * 0xC4CEB9FE1A85EC53U;
+    size_t i = key * multiplier_ >> shift_;
     const size_t mask = slots_.size() - 1;
-    size_t i = (hash ^ hash >> 33) & mask;
     while (slots_[i].key != key && slots_[i].key != kEmpty) i = (i + 1) & mask;
     return i;
   }
 
-  uint64_t seed_;
+  uint64_t multiplier_;
+  int shift_;
   std::vector<Slot> slots_;
   uint32_t ranks_ = 0;
 };

@@ -9,8 +9,11 @@ namespace kv8::text {
 namespace {
 
 constexpr std::string_view kSpaces = R"(\x{09}-\x{0D}\x{85}\p{Z})";
+// Besides what Unicode calls alphabetic, marks, digits and connectors, Oniguruma has Latin-1's superscripts
+// and fractions.
 constexpr std::string_view kWord =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}\x{24B6}-\x{24E9})"
+    R"(\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 
 // The members of a class that \s, \w and \h stand for; empty for other letters.

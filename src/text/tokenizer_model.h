@@ -32,7 +32,7 @@ struct TokenizerModel {
     return bpe.vocabulary().find(token);
   }
   std::string_view token_text(int32_t id) const {
-    if (const AddedToken* added_token = added.find(id)) return added_token->content;
+    if (const AddedToken* added_token = added.find(id)) return added_token->text;
     return bpe.vocabulary().text(id);
   }
   bool is_token(int32_t id) const { return added.find(id) != nullptr || bpe.vocabulary().contains(id); }
