@@ -193,9 +193,9 @@ Expected<std::shared_ptr<const TokenizerModel>> load_json_tokenizer(std::string_
   KV8_ASSIGN_OR_RETURN(const JsonObject root, JsonObject::from(file.root, std::string(source)));
   KV8_ASSIGN_OR_RETURN(const JsonObject spec, root.object("model"));
   const auto component = [&](std::string_view key) -> const Json& {
-    static const Json kNone;
+    static const Json none;
     const Json* value = root.find(key);
-    return value == nullptr ? kNone : *value;
+    return value == nullptr ? none : *value;
   };
 
   auto model = std::make_shared<TokenizerModel>();

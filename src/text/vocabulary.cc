@@ -24,14 +24,15 @@ Expected<Vocabulary> Vocabulary::build(std::string arena, std::vector<Entry> ent
                                        std::string_view source) {
   int32_t largest = kNoToken;
   for (const Entry& entry : entries) largest = std::max(largest, entry.id);
-  if (static_cast<size_t>(largest + 1) > 16 * entries.size() + 65536) {
+  const size_t ids = static_cast<size_t>(static_cast<int64_t>(largest) + 1);
+  if (ids > 16 * entries.size() + 65536) {
     return make_error(ErrorCode::corrupt_data, "{}: model.vocab: id {} is far above the number of tokens, {}",
                       source, largest, entries.size());
   }
   Vocabulary result;
   result.arena_ = std::move(arena);
   result.entries_ = std::move(entries);
-  result.by_id_.assign(static_cast<size_t>(largest + 1), kEmpty);
+  result.by_id_.assign(ids, kEmpty);
   result.slots_.resize(std::bit_ceil(2 * result.entries_.size() + 2));
   for (uint32_t i = 0; i < result.entries_.size(); ++i) {
     const std::string_view text = result.entry_text(i);
