@@ -32,6 +32,9 @@ if(KV8_SANITIZE)
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>)
   add_link_options(-fsanitize=${KV8_SANITIZE})
 endif()
+if(KV8_FUZZERS)  # the libraries' branches guide the fuzzers too, not only the fuzzers' own
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
+endif()
 
 set(KV8_HAVE_CUDA OFF)
 if(NOT KV8_CUDA STREQUAL "OFF")

@@ -139,6 +139,11 @@ Status refuse_what_is_not_read(const Gguf& gguf, const Section& section) {
 Status add_sizes(const Gguf& gguf, const Section& section, Json& config) {
   KV8_ASSIGN_OR_RETURN(const int64_t hidden, section.count("embedding_length"));
   KV8_ASSIGN_OR_RETURN(const int64_t layers, section.count("block_count"));
+  // What is sized by the number of layers is thereby sized by the file.
+  if (layers > static_cast<int64_t>(gguf.names().size())) {
+    return make_error(ErrorCode::corrupt_data, "{}: {}: {} layers, but the file has {} tensors",
+                      gguf.path().string(), section.key("block_count"), layers, gguf.names().size());
+  }
   KV8_ASSIGN_OR_RETURN(const int64_t heads, section.uniform_count("attention.head_count"));
   int64_t kv_heads = heads;
   if (section.has("attention.head_count_kv")) {

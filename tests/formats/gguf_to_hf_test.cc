@@ -120,6 +120,35 @@ TEST(GgufToHf, NamesThatTheTableDoesNotHaveStay) {
   EXPECT_EQ(hf_name_from_gguf("other", "output.weight"), "output.weight");
 }
 
+// A fixture with the 32-bit value of one key changed.
+Expected<Checkpoint> open_changed(const test::TemporaryFolder& folder, const std::string& fixture,
+                                  const std::string& key, uint32_t value) {
+  std::string bytes = test::read_bytes(format_fixture(fixture));
+  const size_t at = bytes.find(key) + key.size() + sizeof(uint32_t);  // after the key comes its type
+  bytes.replace(at, sizeof(value), test::bytes_of(value));
+  test::write_bytes(folder / "changed.gguf", bytes);
+  return Checkpoint::open(folder / "changed.gguf");
+}
+
+TEST(GgufToHf, CountsThatCannotBeAreErrorsThatNameTheirKey) {
+  const test::TemporaryFolder folder;
+  ASSERT_TRUE(open_changed(folder, "gguf/gemma3.gguf", "gemma3.block_count", 6));
+  for (const auto& [key, value] : {
+           std::pair("gemma3.block_count", 0U),
+           std::pair("gemma3.block_count", 2'000'000'000U),  // found by fuzzing: a list of 2e9 layer types
+           std::pair("gemma3.block_count", 4'000'000'000U), std::pair("gemma3.attention.head_count", 0U),
+           std::pair("gemma3.attention.key_length", 0U), std::pair("gemma3.attention.value_length", 7U),
+           std::pair("gemma3.embedding_length", 0U), std::pair("gemma3.feed_forward_length", 0x80000000U),
+           std::pair("gemma3.attention.layer_norm_rms_epsilon", 0x7FC00000U),  // NaN
+           std::pair("gemma3.rope.freq_base", 0x7F800000U),                    // infinity
+           std::pair("tokenizer.ggml.eos_token_id", 320U),                     // the first that isn't a token
+       }) {
+    const auto changed = open_changed(folder, "gguf/gemma3.gguf", key, value);
+    ASSERT_FALSE(changed) << key << " " << value;
+    EXPECT_THAT(changed.error().message, HasSubstr("changed.gguf: " + std::string(key)));
+  }
+}
+
 TEST(GgufToHf, OtherArchitecturesAreRefusedByName) {
   const auto types = Checkpoint::open(format_fixture("gguf/types.gguf"));
   ASSERT_FALSE(types);

@@ -2,17 +2,16 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "core/tensor.h"
-#include "fixtures.h"
 
 namespace kv8::numerics {
 namespace {
@@ -26,7 +25,9 @@ struct Golden {
 
 // See scripts/make_dequantize_fixture.py for the layout.
 std::map<std::string, Golden> read_goldens() {
-  std::ifstream file(test::fixtures() / "gguf/dequantize.bin", std::ios::binary);
+  // Part of the repository, wherever the models' fixtures are taken from.
+  const auto path = std::filesystem::path(KV8_SOURCE_DIR) / "tests/fixtures/gguf/dequantize.bin";
+  std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   std::map<std::string, Golden> goldens;
   size_t at = 0;
