@@ -45,6 +45,9 @@ struct FewRowsState {
 };
 
 template <class W>
+constexpr size_t kLine = 64 / sizeof(typename W::Stored);  // numbers of a cache line
+
+template <class W>
 constexpr float carried_scale() {
   return W::kExponent == 0 ? 1.0F : 0x1p100F;
 }
@@ -117,10 +120,9 @@ HWY_INLINE void score_tile(const typename W::Stored* HWY_RESTRICT k, size_t keys
                            const typename W::Stored* HWY_RESTRICT next_k, const FewRowsState& state) {
   constexpr int kKeys = kRows == 1 ? 8 : kRows == 2 ? 4 : kRows == 3 ? 3 : 2;
   const size_t head_dim = state.head_dim;
-  constexpr size_t kLine = 64 / sizeof(typename W::Stored);
   size_t key = 0;
   for (; key + kKeys <= keys; key += kKeys) {
-    for (size_t i = 0; i < kKeys * head_dim; i += kLine) hwy::Prefetch(next_k + key * head_dim + i);
+    for (size_t i = 0; i < kKeys * head_dim; i += kLine<W>) hwy::Prefetch(next_k + key * head_dim + i);
     score_keys<W, kRows, kKeys>(k + key * head_dim, state, state.scores + key * kFewRows);
   }
   for (; key < keys; ++key) score_keys<W, kRows, 1>(k + key * head_dim, state, state.scores + key * kFewRows);
@@ -192,7 +194,9 @@ HWY_INLINE void add_values(const typename W::Stored* HWY_RESTRICT v, size_t keys
   v += at;
   next_v += at;
   for (size_t key = 0; key < keys; ++key, v += head_dim, next_v += head_dim, weights += kFewRows) {
-    hwy::Prefetch(next_v);
+    if (at == 0) {  // the first block of dims fetches for all
+      for (size_t i = 0; i < head_dim; i += kLine<W>) hwy::Prefetch(next_v + i);
+    }
     V weight[kRows];
     for (int row = 0; row < kRows; ++row) weight[row] = hn::Set(d, weights[row]);
     for (int i = 0; i < kVectors; ++i) {
@@ -209,11 +213,13 @@ HWY_INLINE void add_values(const typename W::Stored* HWY_RESTRICT v, size_t keys
 template <class W, int kRows>
 HWY_INLINE void add_tile(const typename W::Stored* HWY_RESTRICT v, size_t keys,
                          const typename W::Stored* HWY_RESTRICT next_v, const FewRowsState& state) {
-  constexpr int kVectors = kRows == 1 ? 8 : kRows == 4 ? 2 : 4;
+  // As many accumulators as hide the latency of multiply-adds (8) and leave registers for weights and a mask.
+  constexpr int kVectors = kRows == 1 ? 8 : kRows == 2 ? 4 : kRows == 3 ? 3 : 2;
   const size_t lanes = hn::Lanes(FewRowsTag());
   size_t at = 0;
   for (; at + kVectors * lanes <= state.head_dim; at += kVectors * lanes)
     add_values<W, kRows, kVectors>(v, keys, next_v, at, state);
+  for (; at + 2 * lanes <= state.head_dim; at += 2 * lanes) add_values<W, kRows, 2>(v, keys, next_v, at, state);
   for (; at < state.head_dim; at += lanes) add_values<W, kRows, 1>(v, keys, next_v, at, state);
 }
 

@@ -36,6 +36,29 @@ struct Row {
   std::vector<float> acc;  // [padded head_dim]
 };
 
+// Eight running results each, so that the loops don't wait for one. Sums of a tile's quantised weights are
+// exact in any order: multiples of 2^-9 below 2^15.
+constexpr int kRunning = 8;
+
+float largest(const std::vector<float>& numbers) {
+  float running[kRunning];
+  std::fill_n(running, kRunning, kNothing);
+  for (size_t i = 0; i < numbers.size(); i += kRunning) {
+    for (size_t lane = 0; lane < kRunning; ++lane) running[lane] = std::max(numbers[i + lane], running[lane]);
+  }
+  return *std::max_element(running, running + kRunning);
+}
+
+float total(const std::vector<float>& numbers) {
+  float running[kRunning] = {};
+  for (size_t i = 0; i < numbers.size(); i += kRunning) {
+    for (size_t lane = 0; lane < kRunning; ++lane) running[lane] += numbers[i + lane];
+  }
+  float sum = 0.0F;
+  for (const float part : running) sum += part;
+  return sum;
+}
+
 class HopperBlock {
  public:
   HopperBlock(const RowBlock& block, Accumulate mode)
@@ -65,9 +88,9 @@ class HopperBlock {
   Row begin_row(int index) {
     Row row;
     const float* q = block_.q(index);
-    float largest = 0.0F;
-    for (int i = 0; i < cache_.head_dim; ++i) largest = std::max(largest, std::fabs(q[i]));
-    const float q_scale = largest > 0.0F ? largest / numerics::kE4m3Max : 1.0F;
+    float amax = 0.0F;
+    for (int i = 0; i < cache_.head_dim; ++i) amax = std::max(amax, std::fabs(q[i]));
+    const float q_scale = amax > 0.0F ? amax / numerics::kE4m3Max : 1.0F;
     std::vector<uint8_t> codes(cache_.head_dim);
     numerics::quantize_e4m3(q, codes.size(), 1.0F / q_scale, codes.data());
     row.q.assign(codes.data(), cache_.head_dim);
@@ -103,25 +126,28 @@ class HopperBlock {
     }
   }
 
+  // Scores in powers of two; -infinity where the row doesn't look.
   void mask_and_cap(const Row& row, int64_t first_key) {
-    const float cap = problem_.logit_soft_cap * kLog2E;
-    for (int key = 0; key < kTile; ++key) {
-      float score = scores_[key] * row.score_scale;
-      if (cap > 0.0F) score = cap * std::tanh(score / cap);
-      const bool visible = first_key + key >= row.from && first_key + key <= row.to;
-      scores_[key] = visible ? score : kNothing;
+    for (float& score : scores_) score *= row.score_scale;
+    if (problem_.logit_soft_cap > 0.0F) {
+      const float cap = problem_.logit_soft_cap * kLog2E;
+      for (float& score : scores_) score = cap * std::tanh(score / cap);
     }
+    const int64_t from = std::clamp<int64_t>(row.from - first_key, 0, kTile);
+    const int64_t end = std::clamp<int64_t>(row.to + 1 - first_key, 0, kTile);
+    std::fill(scores_.begin(), scores_.begin() + from, kNothing);
+    std::fill(scores_.begin() + end, scores_.end(), kNothing);
   }
 
   void add_tile(Row& row) {
-    const float tile_max = *std::max_element(scores_.begin(), scores_.end());
+    const float tile_max = largest(scores_);
     const float max = std::max(row.max, tile_max);
     const float reference = mode_ == Accumulate::tile ? tile_max : max;
     for (float& score : scores_) score = score - reference + kWeightExponent;
     numerics::exp2_span(scores_.data(), kTile, scores_.data());
     numerics::quantize_e4m3(scores_.data(), kTile, 1.0F, weights_.data());
-    float sum = 0.0F;
-    for (const uint8_t weight : weights_) sum += numerics::e4m3_to_float(weight);
+    numerics::dequantize_e4m3(weights_.data(), kTile, 1.0F, scores_.data());
+    const float sum = total(scores_);
     p_.assign(weights_.data(), kTile);
 
     if (row.acc.empty()) row.acc.assign(v_.padded_columns(), 0.0F);
