@@ -13,13 +13,15 @@ Status check_array(const OrderedJson& value, std::string_view field) {
 
 }  // namespace
 
-Expected<ChatTemplate> ChatTemplate::create(std::string source, std::map<std::string, std::string> special_tokens,
+Expected<ChatTemplate> ChatTemplate::create(std::string source,
+                                            std::map<std::string, std::string> special_tokens,
                                             std::string name) {
   KV8_ASSIGN_OR_RETURN(auto parsed, jinja::Template::parse(std::move(source), std::move(name)));
   return ChatTemplate(std::move(parsed), std::move(special_tokens));
 }
 
-Expected<std::string> ChatTemplate::render(const ChatRequest& request, const jinja::RenderLimits& limits) const {
+Expected<std::string> ChatTemplate::render(const ChatRequest& request,
+                                           const jinja::RenderLimits& limits) const {
   KV8_RETURN_IF_ERROR(check_array(request.messages, "messages"));
   if (request.tools) KV8_RETURN_IF_ERROR(check_array(*request.tools, "tools"));
   if (request.documents) KV8_RETURN_IF_ERROR(check_array(*request.documents, "documents"));

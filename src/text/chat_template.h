@@ -1,4 +1,5 @@
-// A model's chat template: from messages to the text of the prompt, as transformers' apply_chat_template does it.
+// A model's chat template: from messages to the text of the prompt, as transformers' apply_chat_template does
+// it.
 #pragma once
 
 #include <ctime>
@@ -15,11 +16,12 @@ namespace kv8::text {
 
 struct ChatRequest {
   OrderedJson messages = OrderedJson::array();  // [{"role": ..., "content": ..., ...}, ...]
-  std::optional<OrderedJson> tools;             // an array of function schemas; the template sees none without
-  std::optional<OrderedJson> documents;         // an array, likewise
+  std::optional<OrderedJson> tools;      // an array of function schemas; the template sees none without
+  std::optional<OrderedJson> documents;  // an array, likewise
   bool add_generation_prompt = true;
-  OrderedJson variables = OrderedJson::object();  // more for the template: enable_thinking, reasoning_effort, ...
-  std::function<std::tm()> clock;                 // the local time for strftime_now; the system's if empty
+  OrderedJson variables =
+      OrderedJson::object();       // more for the template: enable_thinking, reasoning_effort, ...
+  std::function<std::tm()> clock;  // the local time for strftime_now; the system's if empty
 };
 
 class ChatTemplate {

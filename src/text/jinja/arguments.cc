@@ -40,13 +40,15 @@ Bound::Bound(std::string_view function, std::string_view parameters, const Argum
   if (parameters == "*") return;
   const auto expected = parse_parameters(parameters);
   if (arguments.positional.size() > expected.size()) {
-    fail("{}() takes at most {} arguments ({} given)", function, expected.size(), arguments.positional.size());
+    fail("{}() takes at most {} arguments ({} given)", function, expected.size(),
+         arguments.positional.size());
   }
   values_.resize(expected.size());
   for (size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = arguments.positional[i];
   for (const auto& [name, value] : arguments.keyword) {
-    const auto it = std::find_if(expected.begin(), expected.end(),
-                                 [&, &key = name](const Parameter& parameter) { return parameter.name == key; });
+    const auto it =
+        std::find_if(expected.begin(), expected.end(),
+                     [&, &key = name](const Parameter& parameter) { return parameter.name == key; });
     if (it == expected.end()) fail("{}() got an unexpected keyword argument '{}'", function, name);
     auto& slot = values_[static_cast<size_t>(it - expected.begin())];
     if (slot) fail("{}() got multiple values for argument '{}'", function, name);
@@ -85,7 +87,8 @@ bool Bound::flag(size_t index, bool fallback) const {
 }
 
 const Native* find_native(std::span<const Native> table, std::string_view name) {
-  const auto it = std::find_if(table.begin(), table.end(), [&](const Native& row) { return row.name == name; });
+  const auto it =
+      std::find_if(table.begin(), table.end(), [&](const Native& row) { return row.name == name; });
   return it == table.end() ? nullptr : &*it;
 }
 

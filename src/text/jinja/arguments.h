@@ -1,5 +1,5 @@
-// Calls of functions written in C++: filters, tests, methods and globals are rows of tables of Native, each with
-// the names of its parameters, so that positional and keyword arguments bind in one place.
+// Calls of functions written in C++: filters, tests, methods and globals are rows of tables of Native, each
+// with the names of its parameters, so that positional and keyword arguments bind in one place.
 #pragma once
 
 #include <optional>

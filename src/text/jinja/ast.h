@@ -178,8 +178,8 @@ struct Continue {};
 
 struct Statement {
   Position at;
-  std::variant<Text, Print, If, For, Set, SetBlock, With, FilterBlock, MacroDefinition, CallBlock, Do, Scoped, Break,
-               Continue>
+  std::variant<Text, Print, If, For, Set, SetBlock, With, FilterBlock, MacroDefinition, CallBlock, Do, Scoped,
+               Break, Continue>
       node;
 };
 

@@ -1,7 +1,7 @@
-// What one rendering may use. A template is a stranger's program: every expression and item costs a step, every
-// live string and container costs its bytes, every nested call a level, and what goes over a limit is an error.
-// The budget of the rendering that runs in this thread is found through Budget::current(), so that no value can
-// be made without being counted.
+// What one rendering may use. A template is a stranger's program: every expression and item costs a step,
+// every live string and container costs its bytes, every nested call a level, and what goes over a limit is
+// an error. The budget of the rendering that runs in this thread is found through Budget::current(), so that
+// no value can be made without being counted.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// How the engine reports an error inside itself: a Failure is thrown where the error is seen, gets its place in
-// the source from the innermost syntax node around it, and Template turns it into an Error. It never leaves
-// this folder.
+// How the engine reports an error inside itself: a Failure is thrown where the error is seen, gets its place
+// in the source from the innermost syntax node around it, and Template turns it into an Error. It never
+// leaves this folder.
 #pragma once
 
 #include <string>

@@ -25,7 +25,8 @@ std::vector<Value> attribute_parts(const Value& attribute) {
   if (!attribute.is_string()) return {attribute};
   std::vector<Value> parts;
   for (const std::string& part : split(attribute.string(), ".", -1)) {
-    const bool number = !part.empty() && part.size() < 10 && std::all_of(part.begin(), part.end(), is_ascii_digit);
+    const bool number =
+        !part.empty() && part.size() < 10 && std::all_of(part.begin(), part.end(), is_ascii_digit);
     parts.push_back(number ? Value(int64_t{std::stoi(part)}) : Value(part));
   }
   return parts;

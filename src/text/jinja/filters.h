@@ -15,8 +15,8 @@ std::span<const Native> text_filters();
 std::span<const Native> sequence_filters();
 std::span<const Native> value_filters();
 
-// What an `attribute` argument picks from an item: "user.name", "0", 2; the item itself for None. An attribute that
-// is missing becomes `fallback`, if that is given.
+// What an `attribute` argument picks from an item: "user.name", "0", 2; the item itself for None. An
+// attribute that is missing becomes `fallback`, if that is given.
 std::function<Value(const Value&)> attribute_getter(const Value& attribute, const Value& fallback = Value());
 
 }  // namespace kv8::text::jinja

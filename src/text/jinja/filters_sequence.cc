@@ -56,7 +56,8 @@ Value sort(Interpreter&, const Value& self, Call arguments) {
   const bool case_sensitive = arguments.flag(1, false);
   std::vector<Getter> getters;
   if (attribute.is_string()) {  // "a,b": by a, then by b
-    for (const std::string& part : split(attribute.string(), ",", -1)) getters.push_back(sort_key(Value(part), case_sensitive));
+    for (const std::string& part : split(attribute.string(), ",", -1))
+      getters.push_back(sort_key(Value(part), case_sensitive));
   } else {
     getters.push_back(sort_key(attribute, case_sensitive));
   }
@@ -87,7 +88,8 @@ Value group_by(Interpreter&, const Value& self, Call arguments) {
   const auto finish = [&] {
     if (members.empty()) return;
     Value key = real_key(members[0]);
-    auto group = std::make_shared<Tuple>(std::vector<Value>{std::move(key), Value::list(std::exchange(members, {}))});
+    auto group =
+        std::make_shared<Tuple>(std::vector<Value>{std::move(key), Value::list(std::exchange(members, {}))});
     group->is_group = true;
     groups.emplace_back(std::move(group));
   };
@@ -183,11 +185,14 @@ Value select(Interpreter& interpreter, const Value& self, Call arguments) {
   const bool has_test = all.positional.size() > offset;
   const std::string name = has_test ? to_text(all.positional[offset]) : "";
   Arguments rest{{}, all.keyword};
-  if (has_test) rest.positional.assign(all.positional.begin() + static_cast<std::ptrdiff_t>(offset) + 1, all.positional.end());
+  if (has_test)
+    rest.positional.assign(all.positional.begin() + static_cast<std::ptrdiff_t>(offset) + 1,
+                           all.positional.end());
   std::vector<Value> chosen;
   for (Value& item : items) {
     const Value value = getter(item);
-    if ((has_test ? interpreter.apply_test(name, value, rest) : truth(value)) == wanted) chosen.push_back(std::move(item));
+    if ((has_test ? interpreter.apply_test(name, value, rest) : truth(value)) == wanted)
+      chosen.push_back(std::move(item));
   }
   return Value::generator(std::move(chosen));
 }
@@ -198,7 +203,8 @@ Value batch(Interpreter&, const Value& self, Call arguments) {
   std::vector<Value> batches;
   std::vector<Value> current;
   for (Value& item : to_vector(self)) {
-    if (static_cast<int64_t>(current.size()) == size) batches.push_back(Value::list(std::exchange(current, {})));
+    if (static_cast<int64_t>(current.size()) == size)
+      batches.push_back(Value::list(std::exchange(current, {})));
     current.push_back(std::move(item));
   }
   if (!current.empty()) {

@@ -18,12 +18,14 @@ Value convert_filter(Interpreter&, const Value& self, Call) {
   return Value(convert(to_text(self)));
 }
 
-// Unlike str.title(), words begin only after whitespace and opening brackets.
+// Unlike str.title(), words begin only after whitespace, hyphens and opening brackets.
 std::string title_words(std::string_view text) {
   std::string result;
   std::string word;
   const auto finish = [&] {
-    result += capitalize(word);
+    const size_t first = byte_offset(word, 1);
+    result +=
+        to_upper(std::string_view(word).substr(0, first)) + to_lower(std::string_view(word).substr(first));
     word.clear();
   };
   for (size_t offset = 0; offset < text.size();) {
@@ -67,7 +69,8 @@ std::string quote_url(std::string_view text, bool in_query) {
   std::string result;
   for (const char character : text) {
     const bool plain = is_ascii_digit(character) || (character >= 'a' && character <= 'z') ||
-                       (character >= 'A' && character <= 'Z') || std::string_view("_.-~").find(character) != std::string_view::npos;
+                       (character >= 'A' && character <= 'Z') ||
+                       std::string_view("_.-~").find(character) != std::string_view::npos;
     if (plain || (character == '/' && !in_query)) {
       result += character;
     } else if (character == ' ' && in_query) {
@@ -80,7 +83,8 @@ std::string quote_url(std::string_view text, bool in_query) {
 }
 
 Value url_encode(Interpreter&, const Value& self, Call) {
-  const bool iterable = self.kind() >= Value::Kind::list && (self.kind() != Value::Kind::object || self.object().items());
+  const bool iterable =
+      self.kind() >= Value::Kind::list && (self.kind() != Value::Kind::object || self.object().items());
   if (!iterable) return Value(quote_url(to_text(self), false));
   std::vector<std::string> parts;
   const auto add = [&](const Value& key, const Value& value) {
@@ -100,7 +104,8 @@ Value url_encode(Interpreter&, const Value& self, Call) {
 
 Value indent(Interpreter&, const Value& self, Call arguments) {
   const Value width = arguments.value_or(0, Value(int64_t{4}));
-  if (!width.is_string() && !width.is_integer()) fail("indent() expects a number or a string, not {}", type_name(width));
+  if (!width.is_string() && !width.is_integer())
+    fail("indent() expects a number or a string, not {}", type_name(width));
   const std::string prefix = width.is_string() ? width.string() : pad("", width.integer(), Align::left);
   const bool first = arguments.flag(1, false);
   const bool blank = arguments.flag(2, false);

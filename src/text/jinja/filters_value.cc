@@ -19,12 +19,15 @@ using Call = const Bound&;
 
 constexpr double kTwoTo63 = 9223372036854775808.0;
 
-// A number's text without whitespace around and with single '_' between digits taken out; nullopt if malformed.
+// A number's text without whitespace around and with single '_' between digits taken out; nullopt if
+// malformed.
 std::optional<std::string> plain_number(std::string_view text) {
   std::string plain;
   const std::string_view stripped = strip(text);
   for (size_t i = 0; i < stripped.size(); ++i) {
-    const auto alnum = [&](size_t at) { return at < stripped.size() && std::isalnum(static_cast<unsigned char>(stripped[at])) != 0; };
+    const auto alnum = [&](size_t at) {
+      return at < stripped.size() && std::isalnum(static_cast<unsigned char>(stripped[at])) != 0;
+    };
     if (stripped[i] != '_') {
       plain += stripped[i];
     } else if (i == 0 || !alnum(i - 1) || !alnum(i + 1)) {
@@ -52,16 +55,19 @@ std::optional<int64_t> parse_int(std::string_view text, int64_t base) {
   }
   if (base == 0) base = 10;
   uint64_t size = 0;
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), size, static_cast<int>(base));
+  const auto result =
+      std::from_chars(digits.data(), digits.data() + digits.size(), size, static_cast<int>(base));
   if (result.ptr != digits.data() + digits.size() || digits.empty()) return std::nullopt;
-  if (result.ec != std::errc{} || size >= uint64_t{1} << 63) fail("the integer {} has more than 64 bits", text);
+  if (result.ec != std::errc{} || size >= uint64_t{1} << 63)
+    fail("the integer {} has more than 64 bits", text);
   return negative ? -static_cast<int64_t>(size) : static_cast<int64_t>(size);
 }
 
 // Python's float(text); nullopt for a ValueError.
 std::optional<double> parse_float(std::string_view text) {
   const auto plain = plain_number(text);
-  if (!plain || plain->find_first_of("xXpP(") != std::string::npos) return std::nullopt;  // strtod knows more than Python
+  if (!plain || plain->find_first_of("xXpP(") != std::string::npos)
+    return std::nullopt;  // strtod knows more than Python
   char* end = nullptr;
   const double value = std::strtod(plain->c_str(), &end);
   if (end != plain->c_str() + plain->size()) return std::nullopt;
@@ -121,7 +127,8 @@ Value round_filter(Interpreter&, const Value& self, Call arguments) {
   const int64_t digits = arguments.integer(0, 0);
   const std::string method = arguments.text(1, "common");
   if (self.is_undefined()) fail_undefined(self);
-  if (method != "common" && method != "ceil" && method != "floor") fail("method must be common, ceil or floor");
+  if (method != "common" && method != "ceil" && method != "floor")
+    fail("method must be common, ceil or floor");
   if (!self.is_number()) fail("type {} doesn't define __round__ method", type_name(self));
   if (method == "common") {
     if (!self.is_integer()) return Value(round_half_even(self.number(), digits));
@@ -138,7 +145,8 @@ Value to_json_filter(Interpreter&, const Value& self, Call arguments) {
   style.ensure_ascii = arguments.flag(0, false);
   style.sort_keys = arguments.flag(3, false);
   if (arguments.has(1) && !arguments[1].is_none()) {
-    style.indent = arguments[1].is_string() ? arguments[1].string() : pad("", arguments.integer(1), Align::left);
+    style.indent =
+        arguments[1].is_string() ? arguments[1].string() : pad("", arguments.integer(1), Align::left);
     style.item_separator.assign(1, ',');
   }
   if (arguments.has(2) && !arguments[2].is_none()) {
@@ -160,7 +168,9 @@ Value default_filter(Interpreter&, const Value& self, Call arguments) {
 constexpr Native kValueFilters[] = {
     {"abs", "", absolute},
     {"attr", "name",
-     [](Interpreter&, const Value& self, Call arguments) { return get_attribute_only(self, to_text(arguments[0])); }},
+     [](Interpreter&, const Value& self, Call arguments) {
+       return get_attribute_only(self, to_text(arguments[0]));
+     }},
     {"d", "default_value? boolean?", default_filter},
     {"default", "default_value? boolean?", default_filter},
     {"float", "default?", to_float},

@@ -92,7 +92,8 @@ std::vector<std::pair<Value, Value>> pairs_of(Call arguments) {
     Iterator iterator(all.positional[0]);
     while (const auto item = iterator.next()) {
       auto pair = to_vector(*item);
-      if (pair.size() != 2) fail("dictionary update sequence element has length {}; 2 is required", pair.size());
+      if (pair.size() != 2)
+        fail("dictionary update sequence element has length {}; 2 is required", pair.size());
       pairs.emplace_back(std::move(pair[0]), std::move(pair[1]));
     }
   }

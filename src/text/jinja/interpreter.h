@@ -31,7 +31,8 @@ class Interpreter {
   bool apply_test(std::string_view name, const Value& input, const Arguments& arguments);
   Value evaluate_in(const std::shared_ptr<Scope>& scope, const Expression& expression);
   std::string capture_in(const std::shared_ptr<Scope>& scope, const Body& body);
-  std::string capture_loop(const std::shared_ptr<Scope>& scope, const For& loop, const Value& iterable, int64_t depth);
+  std::string capture_loop(const std::shared_ptr<Scope>& scope, const For& loop, const Value& iterable,
+                           int64_t depth);
   std::shared_ptr<Namespace> make_namespace();
   const RenderHooks& hooks() const { return hooks_; }
 

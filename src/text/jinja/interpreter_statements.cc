@@ -42,7 +42,10 @@ class Interpreter::InScope {
 };
 
 Interpreter::Interpreter(Budget& budget, const RenderHooks& hooks, Value context)
-    : budget_(budget), hooks_(hooks), context_(std::move(context)), scope_(std::make_shared<Scope>(nullptr)) {}
+    : budget_(budget),
+      hooks_(hooks),
+      context_(std::move(context)),
+      scope_(std::make_shared<Scope>(nullptr)) {}
 
 Interpreter::~Interpreter() {
   for (const auto& scope : captured_scopes_) scope->clear();
@@ -67,8 +70,8 @@ std::string Interpreter::capture_in(const std::shared_ptr<Scope>& scope, const B
   return capture.text();
 }
 
-std::string Interpreter::capture_loop(const std::shared_ptr<Scope>& scope, const For& loop, const Value& iterable,
-                                      int64_t depth) {
+std::string Interpreter::capture_loop(const std::shared_ptr<Scope>& scope, const For& loop,
+                                      const Value& iterable, int64_t depth) {
   const InScope inside(*this, scope);
   Capture capture(*this);
   run_loop(loop, iterable, depth);
@@ -144,7 +147,8 @@ Interpreter::Flow Interpreter::run_loop(const For& loop, const Value& iterable, 
   }
   const auto state = std::make_shared<Loop>(iterable, std::move(condition), std::move(recursion), depth);
   const Loop::Ending ending(*state);
-  bool completed_one = false;  // as in Jinja2, an iteration left by break or continue doesn't count for `else`
+  bool completed_one =
+      false;  // as in Jinja2, an iteration left by break or continue doesn't count for `else`
   while (state->advance()) {
     const InScope inside(*this, std::make_shared<Scope>(outer));
     assign(loop.target, state->item());
@@ -236,7 +240,8 @@ void Interpreter::assign(const Target& target, const Value& value) {
   if (target.is_tuple) {
     const std::vector<Value> items = to_vector(value);
     const size_t expected = target.items.size();
-    if (items.size() < expected) fail("not enough values to unpack (expected {}, got {})", expected, items.size());
+    if (items.size() < expected)
+      fail("not enough values to unpack (expected {}, got {})", expected, items.size());
     if (items.size() > expected) fail("too many values to unpack (expected {})", expected);
     for (size_t i = 0; i < expected; ++i) assign(target.items[i], items[i]);
     return;

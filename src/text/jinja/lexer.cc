@@ -69,7 +69,8 @@ class Lexer {
   }
 
   size_t find_tag(size_t from) const {
-    for (size_t open = source_.find('{', from); open != std::string::npos; open = source_.find('{', open + 1)) {
+    for (size_t open = source_.find('{', from); open != std::string::npos;
+         open = source_.find('{', open + 1)) {
       const char kind = open + 1 < source_.size() ? source_[open + 1] : 0;
       if (kind == '{' || kind == '%' || kind == '#') return open;
     }
@@ -85,7 +86,9 @@ class Lexer {
     return at;
   }
 
-  bool starts_with(size_t at, std::string_view text) const { return source_.compare(at, text.size(), text) == 0; }
+  bool starts_with(size_t at, std::string_view text) const {
+    return source_.compare(at, text.size(), text) == 0;
+  }
 
   // Where the text before a tag ends, by the tag's sign ('-', '+' or 0).
   size_t text_end(size_t open, char sign, bool is_block) const {
@@ -102,7 +105,8 @@ class Lexer {
     const char kind = source_[open + 1];
     size_t inside = open + 2;
     char sign = 0;
-    if (inside < source_.size() && (source_[inside] == '-' || source_[inside] == '+')) sign = source_[inside++];
+    if (inside < source_.size() && (source_[inside] == '-' || source_[inside] == '+'))
+      sign = source_[inside++];
     emit_text(at_, text_end(open, sign, kind != '{'));
     at_ = open;
     if (kind == '#') {
@@ -150,14 +154,16 @@ class Lexer {
 
   void raw() {
     const size_t begin = at_;
-    for (size_t open = source_.find("{%", begin); open != std::string::npos; open = source_.find("{%", open + 1)) {
+    for (size_t open = source_.find("{%", begin); open != std::string::npos;
+         open = source_.find("{%", open + 1)) {
       size_t at = open + 2;
       char sign = 0;
       if (at < source_.size() && (source_[at] == '-' || source_[at] == '+')) sign = source_[at++];
       at = skip_space(at);
       if (!starts_with(at, "endraw")) continue;
       at = skip_space(at + 6);
-      const char close = at < source_.size() && (source_[at] == '-' || source_[at] == '+') ? source_[at++] : '\0';
+      const char close =
+          at < source_.size() && (source_[at] == '-' || source_[at] == '+') ? source_[at++] : '\0';
       if (!starts_with(at, "%}")) continue;
       line_starting_ = begin > 0 && source_[begin - 1] == '\n';
       const size_t end = text_end(open, sign, true);
@@ -254,7 +260,8 @@ class Lexer {
       case 'o':
         return digits_end(digits, [](char c) { return c >= '0' && c <= '7'; });
       case 'x':
-        return digits_end(digits, [](char c) { return is_ascii_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f'); });
+        return digits_end(
+            digits, [](char c) { return is_ascii_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f'); });
       default:
         return std::string::npos;
     }
@@ -268,7 +275,8 @@ class Lexer {
       end = prefixed_end();
     }
     if (end == std::string::npos) {  // 0 takes only zeros: "01" is two numbers, and an error of the parser
-      end = source_[at_] == '0' ? digits_end(at_, [](char c) { return c == '0'; }) : digits_end(at_, is_ascii_digit);
+      end = source_[at_] == '0' ? digits_end(at_, [](char c) { return c == '0'; })
+                                : digits_end(at_, is_ascii_digit);
     }
     finish(kind, end);
     std::string& text = tokens_.back().text;
@@ -290,10 +298,12 @@ class Lexer {
   void balance(char symbol) {
     static constexpr std::string_view kOpening = "([{";
     static constexpr std::string_view kClosing = ")]}";
-    if (const size_t kind = kOpening.find(symbol); kind != std::string_view::npos) brackets_ += kClosing[kind];
+    if (const size_t kind = kOpening.find(symbol); kind != std::string_view::npos)
+      brackets_ += kClosing[kind];
     if (kClosing.find(symbol) == std::string_view::npos) return;
     if (brackets_.empty()) fail_at(here(), "unexpected '{}'", symbol);
-    if (brackets_.back() != symbol) fail_at(here(), "unexpected '{}', expected '{}'", symbol, brackets_.back());
+    if (brackets_.back() != symbol)
+      fail_at(here(), "unexpected '{}', expected '{}'", symbol, brackets_.back());
     brackets_.pop_back();
   }
 

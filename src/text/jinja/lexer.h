@@ -1,6 +1,6 @@
-// The source of a template as tokens, with Jinja2's rules for whitespace under trim_blocks and lstrip_blocks: the
-// newline after a block tag or comment goes, and so does the indentation before one that begins its line; '-'
-// takes all whitespace on its side, '+' keeps it. One newline at the end of the source goes too.
+// The source of a template as tokens, with Jinja2's rules for whitespace under trim_blocks and lstrip_blocks:
+// the newline after a block tag or comment goes, and so does the indentation before one that begins its line;
+// '-' takes all whitespace on its side, '+' keeps it. One newline at the end of the source goes too.
 #pragma once
 
 #include <string>
@@ -30,7 +30,9 @@ struct Token {
   std::string text;  // as written, except for strings; digits without '_'
   Position at;
 
-  bool is(TokenKind wanted, std::string_view wanted_text) const { return kind == wanted && text == wanted_text; }
+  bool is(TokenKind wanted, std::string_view wanted_text) const {
+    return kind == wanted && text == wanted_text;
+  }
   bool is_op(std::string_view symbol) const { return is(TokenKind::op, symbol); }
   bool is_name(std::string_view name) const { return is(TokenKind::name, name); }
 };

@@ -11,8 +11,9 @@ Loop& loop_of(const Value& self) {
   return *self.as_object<Loop>();
 }
 
-constexpr Native kCycle = {
-    "cycle", "*", [](Interpreter&, const Value& self, const Bound& arguments) { return loop_of(self).cycle(arguments.all()); }};
+constexpr Native kCycle = {"cycle", "*", [](Interpreter&, const Value& self, const Bound& arguments) {
+                             return loop_of(self).cycle(arguments.all());
+                           }};
 constexpr Native kChanged = {"changed", "*", [](Interpreter&, const Value& self, const Bound& arguments) {
                                return Value(loop_of(self).changed(arguments.all()));
                              }};
@@ -75,11 +76,13 @@ std::optional<Value> Loop::attribute(std::string_view name) {
   if (name == "revindex0") return Value(count() - index_ - 1);
   if (name == "depth") return Value(depth_ + 1);
   if (name == "depth0") return Value(depth_);
-  if (name == "previtem") return index_ > 0 && previous_ ? *previous_ : Value::undefined("there is no previous item");
+  if (name == "previtem")
+    return index_ > 0 && previous_ ? *previous_ : Value::undefined("there is no previous item");
   if (name == "nextitem") return peek() ? *next_ : Value::undefined("there is no next item");
   const Native* function = name == "cycle" ? &kCycle : name == "changed" ? &kChanged : nullptr;
   if (function == nullptr) return std::nullopt;
-  return Value(std::static_pointer_cast<Object>(std::make_shared<NativeObject>(*function, Value(shared_from_this()))));
+  return Value(
+      std::static_pointer_cast<Object>(std::make_shared<NativeObject>(*function, Value(shared_from_this()))));
 }
 
 Value Loop::call(Interpreter&, const Arguments& arguments) {

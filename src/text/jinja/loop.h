@@ -1,5 +1,5 @@
-// The variable `loop` of a for statement, which also drives it. Items that a condition leaves out are skipped when
-// their turn comes, not before: the condition may depend on what the body does.
+// The variable `loop` of a for statement, which also drives it. Items that a condition leaves out are skipped
+// when their turn comes, not before: the condition may depend on what the body does.
 #pragma once
 
 #include <functional>

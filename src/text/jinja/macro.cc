@@ -34,7 +34,8 @@ Value Macro::call(Interpreter& interpreter, const Arguments& arguments) {
   const auto scope = std::make_shared<Scope>(scope_);
   auto keyword = arguments.keyword;
   const auto take_keyword = [&](std::string_view name) -> std::optional<Value> {
-    const auto it = std::find_if(keyword.begin(), keyword.end(), [&](const auto& entry) { return entry.first == name; });
+    const auto it =
+        std::find_if(keyword.begin(), keyword.end(), [&](const auto& entry) { return entry.first == name; });
     if (it == keyword.end()) return std::nullopt;
     Value value = std::move(it->second);
     keyword.erase(it);
@@ -65,7 +66,8 @@ Value Macro::call(Interpreter& interpreter, const Arguments& arguments) {
   for (size_t i = 0; i < parameters.size(); ++i) {  // a fallback may use the parameters before it
     const Parameter& parameter = parameters[i];
     if (!values[i] && parameter.fallback) values[i] = interpreter.evaluate_in(scope, *parameter.fallback);
-    if (!values[i]) values[i] = Value::undefined(fmt::format("parameter '{}' was not provided", parameter.name));
+    if (!values[i])
+      values[i] = Value::undefined(fmt::format("parameter '{}' was not provided", parameter.name));
     scope->set(parameter.name, std::move(*values[i]));
   }
   return Value(interpreter.capture_in(scope, definition_.body));

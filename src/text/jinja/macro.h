@@ -1,5 +1,5 @@
-// A macro, or the body of a call block: a function whose value is the text it writes. It sees the variables of the
-// scope that it was defined in.
+// A macro, or the body of a call block: a function whose value is the text it writes. It sees the variables
+// of the scope that it was defined in.
 #pragma once
 
 #include <memory>

@@ -17,7 +17,10 @@ using Call = const Bound&;
 class DictView : public Object {
  public:
   DictView(std::string_view name, std::vector<Value> items)
-      : Object(depth_of(items)), name_(name), items_(std::move(items)), charge_(items_.size() * sizeof(Value)) {}
+      : Object(depth_of(items)),
+        name_(name),
+        items_(std::move(items)),
+        charge_(items_.size() * sizeof(Value)) {}
   std::string type_name() const override { return name_; }
   std::string repr() const override { return fmt::format("{}({})", name_, jinja::repr(Value::list(items_))); }
   const std::vector<Value>* items() const override { return &items_; }
@@ -25,7 +28,8 @@ class DictView : public Object {
     if (this == &other) return true;
     const auto* view = dynamic_cast<const DictView*>(&other);
     if (view == nullptr || name_ == "dict_values" || view->name_ == "dict_values") return false;
-    return items_.size() == view->items_.size() && std::all_of(items_.begin(), items_.end(), [&](const Value& item) {
+    return items_.size() == view->items_.size() &&
+           std::all_of(items_.begin(), items_.end(), [&](const Value& item) {
              return std::any_of(view->items_.begin(), view->items_.end(),
                                 [&](const Value& candidate) { return equal(candidate, item); });
            });
@@ -74,8 +78,8 @@ constexpr std::array<std::string_view, 5> kDictMutators = {"clear", "pop", "popi
 
 Value sequence_count(Interpreter&, const Value& self, Call arguments) {
   const auto& items = self.sequence().items;
-  return Value(static_cast<int64_t>(
-      std::count_if(items.begin(), items.end(), [&](const Value& item) { return equal(item, arguments[0]); })));
+  return Value(static_cast<int64_t>(std::count_if(
+      items.begin(), items.end(), [&](const Value& item) { return equal(item, arguments[0]); })));
 }
 
 Value sequence_index(Interpreter&, const Value& self, Call arguments) {
@@ -116,7 +120,8 @@ constexpr Native kListMethods[] = {
     {"index", "value start? stop?", sequence_index},
     {"pop", "index?", list_pop},
 };
-constexpr std::array<std::string_view, 6> kListMutators = {"append", "reverse", "insert", "sort", "extend", "remove"};
+constexpr std::array<std::string_view, 6> kListMutators = {"append", "reverse", "insert",
+                                                           "sort",   "extend",  "remove"};
 
 constexpr Native kTupleMethods[] = {
     {"count", "value", sequence_count},

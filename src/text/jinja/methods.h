@@ -1,5 +1,5 @@
-// The methods of strings, lists, tuples and dicts: those that leave their object as it is. The others (append,
-// update, ...) are found, but are undefined, as in Jinja2's immutable sandbox.
+// The methods of strings, lists, tuples and dicts: those that leave their object as it is. The others
+// (append, update, ...) are found, but are undefined, as in Jinja2's immutable sandbox.
 #pragma once
 
 #include <optional>

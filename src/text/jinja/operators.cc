@@ -18,7 +18,8 @@ namespace {
 using Kind = Value::Kind;
 
 constexpr std::array<std::string_view, 7> kBinarySymbols = {"+", "-", "*", "/", "//", "%", "** or pow()"};
-constexpr std::array<std::string_view, 8> kComparisonSymbols = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+constexpr std::array<std::string_view, 8> kComparisonSymbols = {
+    "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
 
 [[noreturn]] void fail_overflow() {
   fail("the result doesn't fit a 64-bit integer");
@@ -101,7 +102,8 @@ Value float_division(BinaryOperator op, double left, double right) {
 
 Value float_power(double left, double right) {
   if (left == 0 && right < 0) fail("0.0 cannot be raised to a negative power");
-  if (left < 0 && std::isfinite(left) && std::isfinite(right) && right != std::floor(right)) refuse("complex numbers aren't supported");
+  if (left < 0 && std::isfinite(left) && std::isfinite(right) && right != std::floor(right))
+    refuse("complex numbers aren't supported");
   const double result = std::pow(left, right);
   if (std::isinf(result) && std::isfinite(left) && std::isfinite(right)) fail("the result is too large");
   return Value(result);
@@ -194,7 +196,8 @@ bool contains(const Value& container, const Value& item) {
     case Kind::dict:
       return container.dict().find(item) != nullptr;
     default: {
-      if (container.kind() != Kind::undefined && container.kind() != Kind::generator && !length_of(container)) {
+      if (container.kind() != Kind::undefined && container.kind() != Kind::generator &&
+          !length_of(container)) {
         fail("argument of type '{}' is not iterable", type_name(container));
       }
       Iterator iterator(container);
@@ -216,7 +219,8 @@ Value missing_attribute(const Value& object, std::string_view name) {
 
 std::optional<Value> python_attribute(const Value& object, std::string_view name) {
   if (name.starts_with("__")) {
-    return Value::undefined(fmt::format("access to attribute {} of '{}' object is unsafe.", repr(name), type_name(object)));
+    return Value::undefined(
+        fmt::format("access to attribute {} of '{}' object is unsafe.", repr(name), type_name(object)));
   }
   if (object.kind() == Kind::object) return object.object().attribute(name);
   if (object.kind() == Kind::tuple && object.tuple()->is_group) {
@@ -282,7 +286,8 @@ Value apply(BinaryOperator op, const Value& left, const Value& right) {
 Value apply(UnaryOperator op, const Value& operand) {
   if (op == UnaryOperator::logical_not) return Value(!truth(operand));
   if (operand.is_undefined()) fail_undefined(operand);
-  if (!operand.is_number()) fail("bad operand type for unary {}: '{}'", op == UnaryOperator::negate ? '-' : '+', type_name(operand));
+  if (!operand.is_number())
+    fail("bad operand type for unary {}: '{}'", op == UnaryOperator::negate ? '-' : '+', type_name(operand));
   if (operand.is_integer()) {
     return op == UnaryOperator::plus ? Value(operand.integer())
                                      : integer_result(BinaryOperator::subtract, 0, operand.integer());
@@ -334,7 +339,8 @@ Value slice(const Value& object, const Value& start, const Value& stop, const Va
                          object.kind() == Kind::range;
   if (!sliceable) fail("'{}' object can't be sliced", type_name(object));
   const int64_t length = *length_of(object);
-  const int64_t stride = slice_bound(step, 1, 0, std::numeric_limits<int64_t>::min() + 1, std::numeric_limits<int64_t>::max());
+  const int64_t stride =
+      slice_bound(step, 1, 0, std::numeric_limits<int64_t>::min() + 1, std::numeric_limits<int64_t>::max());
   if (stride == 0) fail("slice step cannot be zero");
   const int64_t low = stride > 0 ? 0 : -1;
   const int64_t high = stride > 0 ? length : length - 1;
@@ -344,7 +350,8 @@ Value slice(const Value& object, const Value& start, const Value& stop, const Va
     const Range& range = object.range();
     int64_t wide_step = 0;
     if (__builtin_mul_overflow(range.step, stride, &wide_step)) fail_overflow();
-    return Value(Range{range.start + indices.start * range.step, range.start + indices.stop * range.step, wide_step});
+    return Value(
+        Range{range.start + indices.start * range.step, range.start + indices.stop * range.step, wide_step});
   }
   if (object.is_string() && stride == 1) {
     spend_steps(static_cast<int64_t>(object.string().size() / 64));
@@ -365,7 +372,8 @@ Value slice(const Value& object, const Value& start, const Value& stop, const Va
   }
   const auto& source = object.sequence().items;
   std::vector<Value> items;
-  for (int64_t i = 0; i < count; ++i) items.push_back(source[static_cast<size_t>(indices.start + i * stride)]);
+  for (int64_t i = 0; i < count; ++i)
+    items.push_back(source[static_cast<size_t>(indices.start + i * stride)]);
   return object.kind() == Kind::list ? Value::list(std::move(items)) : Value::tuple(std::move(items));
 }
 

@@ -41,7 +41,8 @@ class Parser {
 
   // Statements (parser_statements.cc).
   Body parse_body(std::vector<std::string_view> ends);  // stops before the tag that ends it
-  Body parse_block(std::string_view end);  // from the end of the opening tag to behind the name of the closing
+  Body parse_block(
+      std::string_view end);  // from the end of the opening tag to behind the name of the closing
   Statement parse_statement();
   If parse_if();
   For parse_for();

@@ -23,14 +23,16 @@ int depth_below(const Expressions& expressions) {
 }
 
 int depth_below(const CallArguments& arguments) {
-  int depth = std::max({depth_below(arguments.positional), depth_below(arguments.star), depth_below(arguments.double_star)});
+  int depth = std::max(
+      {depth_below(arguments.positional), depth_below(arguments.star), depth_below(arguments.double_star)});
   for (const auto& argument : arguments.keyword) depth = std::max(depth, depth_below(argument.second));
   return depth;
 }
 
 template <class Node>
 ExpressionPtr make(Position at, int depth_below, Node node) {
-  if (depth_below >= kMaxTreeDepth) fail_at(at, "the expression nests more than {} levels deep", kMaxTreeDepth);
+  if (depth_below >= kMaxTreeDepth)
+    fail_at(at, "the expression nests more than {} levels deep", kMaxTreeDepth);
   auto expression = std::make_unique<Expression>();
   expression->at = at;
   expression->depth = depth_below + 1;
@@ -51,19 +53,20 @@ struct Symbol {
 constexpr std::array<Symbol<BinaryOperator>, 2> kSumOperators = {
     {{"+", BinaryOperator::add}, {"-", BinaryOperator::subtract}}};
 constexpr std::array<Symbol<BinaryOperator>, 4> kProductOperators = {{{"*", BinaryOperator::multiply},
-                                                                       {"/", BinaryOperator::divide},
-                                                                       {"//", BinaryOperator::floor_divide},
-                                                                       {"%", BinaryOperator::modulo}}};
+                                                                      {"/", BinaryOperator::divide},
+                                                                      {"//", BinaryOperator::floor_divide},
+                                                                      {"%", BinaryOperator::modulo}}};
 constexpr std::array<Symbol<Comparison>, 6> kComparisonOperators = {{{"==", Comparison::equal},
-                                                                      {"!=", Comparison::not_equal},
-                                                                      {"<", Comparison::less},
-                                                                      {"<=", Comparison::less_equal},
-                                                                      {">", Comparison::greater},
-                                                                      {">=", Comparison::greater_equal}}};
+                                                                     {"!=", Comparison::not_equal},
+                                                                     {"<", Comparison::less},
+                                                                     {"<=", Comparison::less_equal},
+                                                                     {">", Comparison::greater},
+                                                                     {">=", Comparison::greater_equal}}};
 
 template <class Operators>
 auto find_operator(const Operators& operators, const Token& token) {
-  return std::find_if(operators.begin(), operators.end(), [&](const auto& symbol) { return token.is_op(symbol.text); });
+  return std::find_if(operators.begin(), operators.end(),
+                      [&](const auto& symbol) { return token.is_op(symbol.text); });
 }
 
 }  // namespace
@@ -119,7 +122,8 @@ ExpressionPtr Parser::parse_comparison() {
   int depth = depth_below(first);
   while (true) {
     Comparison op = Comparison::in;
-    if (const auto symbol = find_operator(kComparisonOperators, current()); symbol != kComparisonOperators.end()) {
+    if (const auto symbol = find_operator(kComparisonOperators, current());
+        symbol != kComparisonOperators.end()) {
       op = symbol->op;
       take();
     } else if (current().is_name("not") && look().is_name("in")) {
@@ -217,8 +221,8 @@ ExpressionPtr Parser::parse_primary() {
 
 ExpressionPtr Parser::parse_name() {
   static const std::vector<std::pair<std::string_view, Value>> constants = {
-      {"true", Value(true)}, {"True", Value(true)}, {"false", Value(false)},
-      {"False", Value(false)}, {"none", Value()},   {"None", Value()}};
+      {"true", Value(true)},   {"True", Value(true)}, {"false", Value(false)},
+      {"False", Value(false)}, {"none", Value()},     {"None", Value()}};
   Token token = take();
   for (const auto& [name, value] : constants) {
     if (token.text == name) return make(token.at, 0, Constant{value});
@@ -288,8 +292,8 @@ ExpressionPtr Parser::parse_tuple(const TupleRules& rules) {
   Expressions items;
   bool is_tuple = false;
   while (true) {
-    const bool ended = this->at(TokenKind::print_end) || this->at(TokenKind::block_end) || current().is_op(")") ||
-                       (!rules.end_name.empty() && current().is_name(rules.end_name));
+    const bool ended = this->at(TokenKind::print_end) || this->at(TokenKind::block_end) ||
+                       current().is_op(")") || (!rules.end_name.empty() && current().is_name(rules.end_name));
     if (ended) break;
     items.push_back(rules.with_conditional ? parse_expression() : parse_or());
     if (!skip_op(",")) break;
@@ -363,7 +367,9 @@ ExpressionPtr Parser::parse_subscript(ExpressionPtr object) {
   }
   take();
   int depth = std::max({depth_below(object), depth_below(parts), depth_below(items)});
-  if (part > 0) return make(at, depth, SliceOf{std::move(object), std::move(parts[0]), std::move(parts[1]), std::move(parts[2])});
+  if (part > 0)
+    return make(at, depth,
+                SliceOf{std::move(object), std::move(parts[0]), std::move(parts[1]), std::move(parts[2])});
   ExpressionPtr index = std::move(parts[0]);
   if (!items.empty()) {
     if (index == nullptr) fail_at(at, "expected an expression after ','");
@@ -437,8 +443,8 @@ ExpressionPtr Parser::parse_test(ExpressionPtr input) {
   CallArguments arguments;
   const Token& next = current();
   const bool operand = next.kind == TokenKind::name || next.kind == TokenKind::string ||
-                       next.kind == TokenKind::integer || next.kind == TokenKind::floating || next.is_op("[") ||
-                       next.is_op("{");
+                       next.kind == TokenKind::integer || next.kind == TokenKind::floating ||
+                       next.is_op("[") || next.is_op("{");
   if (next.is_op("(")) {
     arguments = parse_arguments();
   } else if (operand && !next.is_name("else") && !next.is_name("or") && !next.is_name("and")) {

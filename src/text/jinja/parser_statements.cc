@@ -11,7 +11,8 @@ namespace {
 constexpr int kMaxNesting = 120;
 
 // Tags that need other files, or make sense only with those.
-constexpr std::array<std::string_view, 6> kRefusedTags = {"include", "import", "from", "extends", "block", "autoescape"};
+constexpr std::array<std::string_view, 6> kRefusedTags = {"include", "import", "from",
+                                                          "extends", "block",  "autoescape"};
 
 std::string describe(const Token& token) {
   switch (token.kind) {
@@ -92,7 +93,8 @@ Body Parser::parse_body(std::vector<std::string_view> ends) {
         break;
       case TokenKind::block_begin:
         take();
-        if (std::any_of(ends.begin(), ends.end(), [&](auto end) { return current().is_name(end); })) return body;
+        if (std::any_of(ends.begin(), ends.end(), [&](auto end) { return current().is_name(end); }))
+          return body;
         body.push_back(parse_statement());
         expect(TokenKind::block_end);
         break;
@@ -137,8 +139,10 @@ Statement Parser::parse_statement() {
     return {at, Continue{}};
   }
   if (std::find(kRefusedTags.begin(), kRefusedTags.end(), tag) != kRefusedTags.end()) {
-    throw Failure{ErrorCode::unsupported,
-                  fmt::format("the tag '{}' isn't supported: a chat template is one file without inheritance", tag), at};
+    throw Failure{
+        ErrorCode::unsupported,
+        fmt::format("the tag '{}' isn't supported: a chat template is one file without inheritance", tag),
+        at};
   }
   fail_at(at, "Encountered unknown tag '{}'", tag);
 }
@@ -264,7 +268,8 @@ Target Parser::parse_target(bool with_namespace, std::string_view end_name) {
 }
 
 Target Parser::parse_single_target() {
-  static constexpr std::array<std::string_view, 6> kConstants = {"true", "True", "false", "False", "none", "None"};
+  static constexpr std::array<std::string_view, 6> kConstants = {"true",  "True", "false",
+                                                                 "False", "none", "None"};
   const Nested nested(*this);
   if (skip_op("(")) {
     Target target = parse_target(false, "");

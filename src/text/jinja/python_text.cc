@@ -206,7 +206,8 @@ class JsonWriter {
     pairs.reserve(dict.pairs().size());
     for (const auto& [key, value] : dict.pairs()) pairs.emplace_back(key_text(key), &value);
     if (style_.sort_keys) {
-      std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      std::stable_sort(pairs.begin(), pairs.end(),
+                       [](const auto& a, const auto& b) { return a.first < b.first; });
     }
     out_ += '{';
     ++depth_;

@@ -11,12 +11,14 @@ constexpr size_t kVariableBytes = sizeof(std::pair<std::string, Value>) * 2;
 }  // namespace
 
 const Value* Variables::find(std::string_view name) const {
-  const auto it = std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == name; });
+  const auto it =
+      std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == name; });
   return it == values_.end() ? nullptr : &it->second;
 }
 
 void Variables::set(std::string_view name, Value value) {
-  const auto it = std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == name; });
+  const auto it =
+      std::find_if(values_.begin(), values_.end(), [&](const auto& entry) { return entry.first == name; });
   if (it != values_.end()) {
     it->second = std::move(value);
     return;

@@ -1,5 +1,5 @@
-// The variables of one scope. Scopes form a chain to the top of the template; an assignment goes to the innermost,
-// so that a loop's body leaks nothing.
+// The variables of one scope. Scopes form a chain to the top of the template; an assignment goes to the
+// innermost, so that a loop's body leaks nothing.
 #pragma once
 
 #include <memory>

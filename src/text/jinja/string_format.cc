@@ -88,8 +88,18 @@ std::string integer_digits(int64_t value, const Specification& spec) {
 }
 
 void group_thousands(std::string& digits, char separator) {
-  const size_t end = std::find_if(digits.begin(), digits.end(), [](char c) { return !is_ascii_digit(c); }) - digits.begin();
+  const size_t end =
+      std::find_if(digits.begin(), digits.end(), [](char c) { return !is_ascii_digit(c); }) - digits.begin();
   for (size_t at = end; at > 3; at -= 3) digits.insert(at - 3, 1, separator);
+}
+
+// '^' puts the odd space to the right, always; str.center doesn't.
+std::string pad_aligned(std::string_view text, const Specification& spec, char align) {
+  if (align == '>') return pad(text, spec.width, Align::right, spec.fill);
+  if (align != '^') return pad(text, spec.width, Align::left, spec.fill);
+  const auto length = static_cast<int64_t>(character_count(text));
+  const int64_t before = std::max<int64_t>(spec.width - length, 0) / 2;
+  return pad(pad(text, length + before, Align::right, spec.fill), spec.width, Align::left, spec.fill);
 }
 
 std::string pad_number(const std::string& sign, const std::string& digits, const Specification& spec) {
@@ -97,14 +107,15 @@ std::string pad_number(const std::string& sign, const std::string& digits, const
   if (align == '=') {
     return sign + pad(digits, spec.width - static_cast<int64_t>(sign.size()), Align::right, spec.fill);
   }
-  const Align side = align == '<' ? Align::left : align == '>' ? Align::right : Align::center;
-  return pad(sign + digits, spec.width, side, spec.fill);
+  return pad_aligned(sign + digits, spec, align);
 }
 
 std::string format_number(const Value& value, const Specification& spec) {
   static constexpr std::string_view kIntegerTypes = "dxXobc";
-  const bool whole = value.is_integer() && (spec.type == 0 || kIntegerTypes.find(spec.type) != std::string_view::npos);
-  if (!whole && !value.is_integer() && spec.type != 0 && kIntegerTypes.find(spec.type) != std::string_view::npos) {
+  const bool whole =
+      value.is_integer() && (spec.type == 0 || kIntegerTypes.find(spec.type) != std::string_view::npos);
+  if (!whole && !value.is_integer() && spec.type != 0 &&
+      kIntegerTypes.find(spec.type) != std::string_view::npos) {
     fail("Unknown format code '{}' for object of type 'float'", spec.type);
   }
   if (whole && spec.type == 'c') {
@@ -126,8 +137,7 @@ std::string format_number(const Value& value, const Specification& spec) {
 
 std::string format_text(std::string_view text, const Specification& spec) {
   if (spec.precision >= 0) text = text.substr(0, byte_offset(text, static_cast<size_t>(spec.precision)));
-  const Align side = spec.align == '>' ? Align::right : spec.align == '^' ? Align::center : Align::left;
-  return pad(text, spec.width, side, spec.fill);
+  return pad_aligned(text, spec, spec.align);
 }
 
 Specification parse_specification(std::string_view text) {
@@ -146,7 +156,8 @@ Specification parse_specification(std::string_view text) {
       at = 1;
     }
   }
-  if (at < text.size() && std::string_view("+- ").find(text[at]) != std::string_view::npos) spec.sign = text[at++];
+  if (at < text.size() && std::string_view("+- ").find(text[at]) != std::string_view::npos)
+    spec.sign = text[at++];
   if (at < text.size() && text[at] == '#') {
     spec.alternate = true;
     ++at;
@@ -235,7 +246,8 @@ class BraceFormatter {
     std::string_view rest = text.substr(name_end);
     char conversion = 0;
     if (rest.starts_with('!')) {
-      if (rest.size() < 2 || (rest.size() > 2 && rest[2] != ':')) fail("expected ':' after conversion specifier");
+      if (rest.size() < 2 || (rest.size() > 2 && rest[2] != ':'))
+        fail("expected ':' after conversion specifier");
       conversion = rest[1];
       rest.remove_prefix(2);
     }
@@ -260,7 +272,7 @@ class BraceFormatter {
         size_t offset = 0;
         value = get_item(value, number ? Value(read_number(key, offset)) : Value(key));
       } else {
-        value = get_attribute_only(value, key);
+        value = get_attribute(value, key);
       }
       if (value.is_undefined()) fail_undefined(value);
       at = item ? stop + 1 : stop;
@@ -277,7 +289,8 @@ class BraceFormatter {
     }
     size_t offset = 0;
     const auto index = name.empty() ? next_++ : static_cast<size_t>(read_number(name, offset));
-    if (index >= arguments_.positional.size()) fail("Replacement index {} out of range for positional args tuple", index);
+    if (index >= arguments_.positional.size())
+      fail("Replacement index {} out of range for positional args tuple", index);
     return arguments_.positional[index];
   }
 
@@ -301,8 +314,9 @@ class PercentFormatter {
       out += conversion();
       check_fits(out.size());
     }
-    const bool all_used = values_.kind() == Value::Kind::tuple ? used_ == values_.sequence().items.size()
-                          : values_.is_dict() || values_.kind() == Value::Kind::list || used_ > 0;
+    const bool all_used = values_.kind() == Value::Kind::tuple
+                              ? used_ == values_.sequence().items.size()
+                              : values_.is_dict() || values_.kind() == Value::Kind::list || used_ > 0;
     if (!all_used) fail("not all arguments converted during string formatting");
     return out;
   }
@@ -384,7 +398,8 @@ class PercentFormatter {
       if (spec.align != '<') spec.align = '>';
       return format_text(type == 's' ? to_text(value) : repr(value), spec);
     }
-    if (type == 'c' && value.is_string() && character_count(value.string()) == 1) return format_text(value.string(), spec);
+    if (type == 'c' && value.is_string() && character_count(value.string()) == 1)
+      return format_text(value.string(), spec);
     if (std::string_view("diuxXoceEfFgG").find(type) == std::string_view::npos) {
       fail("unsupported format character '{}'", type);
     }
@@ -393,7 +408,8 @@ class PercentFormatter {
     const bool decimal = type == 'd' || type == 'i' || type == 'u';
     spec.type = decimal ? 'd' : type;
     if (!decimal) return format_number(value, spec);
-    if (!value.is_integer() && !(std::fabs(value.number()) < 9.2e18)) fail("%d needs a finite number of 64 bits");
+    if (!value.is_integer() && !(std::fabs(value.number()) < 9.2e18))
+      fail("%d needs a finite number of 64 bits");
     return format_number(value.is_integer() ? value : Value(static_cast<int64_t>(value.number())), spec);
   }
 

@@ -53,7 +53,8 @@ Value found_or_fail(int64_t index) {
 bool has_affix(const Value& self, Call arguments, bool suffix) {
   const auto part = window(self.string(), arguments, 1);
   const auto matches = [&](const Value& affix) {
-    if (!affix.is_string()) fail("{}() expects a string or a tuple of strings, not {}", arguments.function(), type_name(affix));
+    if (!affix.is_string())
+      fail("{}() expects a string or a tuple of strings, not {}", arguments.function(), type_name(affix));
     if (!part) return false;
     return suffix ? part->text.ends_with(affix.string()) : part->text.starts_with(affix.string());
   };
@@ -89,7 +90,8 @@ Value partition(const Value& self, Call arguments, bool last) {
     if (last) return Value::tuple({Value(""), Value(""), self});
     return Value::tuple({self, Value(""), Value("")});
   }
-  return Value::tuple({Value(text.substr(0, at)), Value(separator), Value(text.substr(at + separator.size()))});
+  return Value::tuple(
+      {Value(text.substr(0, at)), Value(separator), Value(text.substr(at + separator.size()))});
 }
 
 // Python's is...(): every character has the property, and there is at least one.
@@ -107,7 +109,8 @@ bool is_alphanumeric(char32_t character) {
 template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
 Value is_case(Interpreter&, const Value& self, Call) {
   const std::u32string text = decode(self.string());
-  return Value(std::any_of(text.begin(), text.end(), wanted) && std::none_of(text.begin(), text.end(), other) &&
+  return Value(std::any_of(text.begin(), text.end(), wanted) &&
+               std::none_of(text.begin(), text.end(), other) &&
                std::none_of(text.begin(), text.end(), is_title));
 }
 
@@ -161,7 +164,8 @@ Value expand_tabs(Interpreter&, const Value& self, Call arguments) {
 Value fill_zeros(Interpreter&, const Value& self, Call arguments) {
   const std::string& text = self.string();
   const bool sign = !text.empty() && (text[0] == '-' || text[0] == '+');
-  const std::string padded = pad(text.substr(sign ? 1 : 0), arguments.integer(0) - int64_t{sign}, Align::right, "0");
+  const std::string padded =
+      pad(text.substr(sign ? 1 : 0), arguments.integer(0) - int64_t{sign}, Align::right, "0");
   return Value(text.substr(0, sign ? 1 : 0) + padded);
 }
 
@@ -195,19 +199,24 @@ constexpr Native kStringMethods[] = {
      [](Interpreter&, const Value& self, Call arguments) { return Value(has_affix(self, arguments, true)); }},
     {"expandtabs", "tabsize?", expand_tabs},
     {"find", "sub start? end?",
-     [](Interpreter&, const Value& self, Call arguments) { return Value(find_text(self, arguments, false)); }},
+     [](Interpreter&, const Value& self, Call arguments) {
+       return Value(find_text(self, arguments, false));
+     }},
     {"format", "*",
      [](Interpreter&, const Value& self, Call arguments) {
        return Value(brace_format(self.string(), arguments.all()));
      }},
     {"index", "sub start? end?",
-     [](Interpreter&, const Value& self, Call arguments) { return found_or_fail(find_text(self, arguments, false)); }},
+     [](Interpreter&, const Value& self, Call arguments) {
+       return found_or_fail(find_text(self, arguments, false));
+     }},
     {"isalnum", "", every_character<is_alphanumeric>},
     {"isalpha", "", every_character<is_alphabetic>},
     {"isascii", "",
      [](Interpreter&, const Value& self, Call) {
        const std::string& text = self.string();
-       return Value(std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+       return Value(std::all_of(text.begin(), text.end(),
+                                [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
      }},
     {"isdecimal", "", every_character<is_decimal>},
     {"isdigit", "", every_character<is_digit>},
@@ -226,26 +235,35 @@ constexpr Native kStringMethods[] = {
     {"ljust", "width fillchar?", align_method<Align::left>},
     {"lower", "", convert_method<to_lower>},
     {"lstrip", "chars?",
-     [](Interpreter&, const Value& self, Call arguments) { return strip_method(self, arguments, true, false); }},
-    {"partition", "sep", [](Interpreter&, const Value& self, Call arguments) { return partition(self, arguments, false); }},
+     [](Interpreter&, const Value& self, Call arguments) {
+       return strip_method(self, arguments, true, false);
+     }},
+    {"partition", "sep",
+     [](Interpreter&, const Value& self, Call arguments) { return partition(self, arguments, false); }},
     {"removeprefix", "prefix", remove_prefix},
     {"removesuffix", "suffix", remove_suffix},
     {"replace", "old new count?",
      [](Interpreter&, const Value& self, Call arguments) {
-       return Value(replace_all(self.string(), arguments.text(0), arguments.text(1), arguments.integer(2, -1)));
+       return Value(
+           replace_all(self.string(), arguments.text(0), arguments.text(1), arguments.integer(2, -1)));
      }},
     {"rfind", "sub start? end?",
      [](Interpreter&, const Value& self, Call arguments) { return Value(find_text(self, arguments, true)); }},
     {"rindex", "sub start? end?",
-     [](Interpreter&, const Value& self, Call arguments) { return found_or_fail(find_text(self, arguments, true)); }},
+     [](Interpreter&, const Value& self, Call arguments) {
+       return found_or_fail(find_text(self, arguments, true));
+     }},
     {"rjust", "width fillchar?", align_method<Align::right>},
-    {"rpartition", "sep", [](Interpreter&, const Value& self, Call arguments) { return partition(self, arguments, true); }},
+    {"rpartition", "sep",
+     [](Interpreter&, const Value& self, Call arguments) { return partition(self, arguments, true); }},
     {"rsplit", "sep? maxsplit?",
      [](Interpreter&, const Value& self, Call arguments) {
        return to_list(split_right(self.string(), arguments.optional_text(0), arguments.integer(1, -1)));
      }},
     {"rstrip", "chars?",
-     [](Interpreter&, const Value& self, Call arguments) { return strip_method(self, arguments, false, true); }},
+     [](Interpreter&, const Value& self, Call arguments) {
+       return strip_method(self, arguments, false, true);
+     }},
     {"split", "sep? maxsplit?",
      [](Interpreter&, const Value& self, Call arguments) {
        return to_list(split(self.string(), arguments.optional_text(0), arguments.integer(1, -1)));
@@ -255,9 +273,13 @@ constexpr Native kStringMethods[] = {
        return to_list(split_lines(self.string(), arguments.flag(0, false)));
      }},
     {"startswith", "prefix start? end?",
-     [](Interpreter&, const Value& self, Call arguments) { return Value(has_affix(self, arguments, false)); }},
+     [](Interpreter&, const Value& self, Call arguments) {
+       return Value(has_affix(self, arguments, false));
+     }},
     {"strip", "chars?",
-     [](Interpreter&, const Value& self, Call arguments) { return strip_method(self, arguments, true, true); }},
+     [](Interpreter&, const Value& self, Call arguments) {
+       return strip_method(self, arguments, true, true);
+     }},
     {"swapcase", "", convert_method<swap_case>},
     {"title", "", convert_method<to_title>},
     {"upper", "", convert_method<to_upper>},

@@ -1,7 +1,8 @@
-// A Jinja2 template: parsed once, rendered many times, from several threads at once if need be. The dialect is
-// that of transformers' chat templates: trim_blocks, lstrip_blocks, break and continue, tojson as json.dumps,
-// raise_exception, strftime_now, {% generation %}, in an immutable sandbox. A template reads no file and no network,
-// and can use no more than RenderLimits allow. include, import, extends and block are refused.
+// A Jinja2 template: parsed once, rendered many times, from several threads at once if need be. The dialect
+// is that of transformers' chat templates: trim_blocks, lstrip_blocks, break and continue, tojson as
+// json.dumps, raise_exception, strftime_now, {% generation %}, in an immutable sandbox. A template reads no
+// file and no network, and can use no more than RenderLimits allow. include, import, extends and block are
+// refused.
 #pragma once
 
 #include <memory>

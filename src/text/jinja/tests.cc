@@ -44,8 +44,9 @@ Value is_divisible_by(Interpreter&, const Value& self, Call arguments) {
 }
 
 Value is_iterable(Interpreter&, const Value& self, Call) {
-  return Value(self.is_undefined() || self.kind() == Kind::generator ||
-               (self.kind() == Kind::object ? self.object().items() != nullptr : length_of(self).has_value()));
+  return Value(
+      self.is_undefined() || self.kind() == Kind::generator ||
+      (self.kind() == Kind::object ? self.object().items() != nullptr : length_of(self).has_value()));
 }
 
 Value is_sequence(Interpreter&, const Value& self, Call) {
@@ -59,7 +60,8 @@ Value is_callable(Interpreter&, const Value& self, Call) {
 template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
 Value is_case(Interpreter&, const Value& self, Call) {
   const std::u32string text = decode(to_text(self));
-  return Value(std::any_of(text.begin(), text.end(), wanted) && std::none_of(text.begin(), text.end(), other));
+  return Value(std::any_of(text.begin(), text.end(), wanted) &&
+               std::none_of(text.begin(), text.end(), other));
 }
 
 constexpr Native kTests[] = {
@@ -78,7 +80,8 @@ constexpr Native kTests[] = {
     {"iterable", "", is_iterable},
     {"callable", "", is_callable},
     {"escaped", "", [](Interpreter&, const Value&, Call) { return Value(false); }},
-    {"sameas", "other", [](Interpreter&, const Value& self, Call arguments) { return Value(self.is_same(arguments[0])); }},
+    {"sameas", "other",
+     [](Interpreter&, const Value& self, Call arguments) { return Value(self.is_same(arguments[0])); }},
     {"lower", "", is_case<is_lower, is_upper>},
     {"upper", "", is_case<is_upper, is_lower>},
     {"odd", "", is_parity<1>},
@@ -86,9 +89,13 @@ constexpr Native kTests[] = {
     {"divisibleby", "num", is_divisible_by},
     {"in", "seq", compares<Comparison::in>},
     {"filter", "",
-     [](Interpreter&, const Value& self, Call) { return Value(self.is_string() && find_filter(self.string()) != nullptr); }},
+     [](Interpreter&, const Value& self, Call) {
+       return Value(self.is_string() && find_filter(self.string()) != nullptr);
+     }},
     {"test", "",
-     [](Interpreter&, const Value& self, Call) { return Value(self.is_string() && find_test(self.string()) != nullptr); }},
+     [](Interpreter&, const Value& self, Call) {
+       return Value(self.is_string() && find_test(self.string()) != nullptr);
+     }},
     {"==", "other", compares<Comparison::equal>},
     {"eq", "other", compares<Comparison::equal>},
     {"equalto", "other", compares<Comparison::equal>},

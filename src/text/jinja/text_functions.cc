@@ -75,13 +75,15 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   return result;
 }
 
-std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator, int64_t limit) {
+std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator,
+                               int64_t limit) {
   spend_steps(static_cast<int64_t>(text.size() / 64));
   std::vector<std::string> parts;
   if (!separator) {
     const auto spans = words(text);
     const size_t single = limited(spans.size(), limit);
-    for (size_t i = 0; i < single; ++i) parts.emplace_back(text.substr(spans[i].begin, spans[i].end - spans[i].begin));
+    for (size_t i = 0; i < single; ++i)
+      parts.emplace_back(text.substr(spans[i].begin, spans[i].end - spans[i].begin));
     if (single < spans.size()) parts.emplace_back(text.substr(spans[single].begin));
     return parts;
   }
@@ -108,7 +110,8 @@ std::vector<std::string> split_right(std::string_view text, const std::optional<
     const size_t single = limited(spans.size(), limit);
     const size_t rest = spans.size() - single;
     if (rest > 0) parts.emplace_back(text.substr(0, spans[rest - 1].end));
-    for (size_t i = rest; i < spans.size(); ++i) parts.emplace_back(text.substr(spans[i].begin, spans[i].end - spans[i].begin));
+    for (size_t i = rest; i < spans.size(); ++i)
+      parts.emplace_back(text.substr(spans[i].begin, spans[i].end - spans[i].begin));
     return parts;
   }
   if (separator->empty()) fail("empty separator");

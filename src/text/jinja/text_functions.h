@@ -1,5 +1,5 @@
-// What string methods and the filters of the same names share: searching, splitting, joining and padding, all by
-// characters and with Python's corner cases.
+// What string methods and the filters of the same names share: searching, splitting, joining and padding, all
+// by characters and with Python's corner cases.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,11 @@ namespace kv8::text::jinja {
 enum class Align : uint8_t { left, right, center };
 
 std::string pad(std::string_view text, int64_t width, Align align, std::string_view fill = " ");
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to, int64_t count = -1);
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to,
+                        int64_t count = -1);
 // separator nullopt: runs of whitespace, none at the ends. limit < 0: no limit.
-std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator, int64_t limit);
+std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator,
+                               int64_t limit);
 std::vector<std::string> split_right(std::string_view text, const std::optional<std::string>& separator,
                                      int64_t limit);
 std::string join(std::string_view separator, const std::vector<std::string>& parts);

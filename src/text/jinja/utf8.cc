@@ -99,7 +99,8 @@ size_t byte_offset(std::string_view text, size_t character_index) {
 
 bool is_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
 }
 
 bool is_line_break(char32_t c) {
@@ -116,8 +117,8 @@ bool is_decimal(char32_t character) {
 }
 
 bool is_digit(char32_t c) {
-  return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
+  return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
+         (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468);
 }
 
 bool is_numeric(char32_t character) {
@@ -156,7 +157,8 @@ std::string to_upper(std::string_view text) {
 
 std::string to_lower(std::string_view text) {
   std::string result;
-  for (size_t offset = 0; offset < text.size();) append_character(result, lower(next_character(text, offset)));
+  for (size_t offset = 0; offset < text.size();)
+    append_character(result, lower(next_character(text, offset)));
   return result;
 }
 
@@ -198,7 +200,9 @@ std::string swap_case(std::string_view text) {
 
 std::string_view strip(std::string_view text, const std::optional<std::string>& set, bool left, bool right) {
   const std::u32string characters = decode(set.value_or(""));
-  const auto goes = [&](char32_t character) { return set ? contains(characters, character) : is_space(character); };
+  const auto goes = [&](char32_t character) {
+    return set ? contains(characters, character) : is_space(character);
+  };
   size_t begin = 0;
   while (left && begin < text.size()) {
     size_t next = begin;
@@ -208,7 +212,8 @@ std::string_view strip(std::string_view text, const std::optional<std::string>& 
   size_t end = text.size();
   while (right && end > begin) {
     size_t start = end - 1;
-    while (start > begin && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
+    while (start > begin && end - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80)
+      --start;
     size_t next = start;
     char32_t character = next_character(text.substr(0, end), next);
     if (next != end) {  // the last byte stands alone

@@ -1,6 +1,6 @@
-// Python's view of a string: a sequence of characters, each with its Unicode properties. Text is UTF-8; a byte
-// that isn't part of a valid sequence counts as one character (0xDC00 + byte, as Python's surrogateescape) and
-// is written back as that byte.
+// Python's view of a string: a sequence of characters, each with its Unicode properties. Text is UTF-8; a
+// byte that isn't part of a valid sequence counts as one character (0xDC00 + byte, as Python's
+// surrogateescape) and is written back as that byte.
 #pragma once
 
 #include <cstddef>

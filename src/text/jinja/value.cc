@@ -52,7 +52,9 @@ int depth_of(const std::vector<Value>& items) {
 }
 
 Sequence::Sequence(std::vector<Value> values)
-    : items(std::move(values)), depth(depth_of(items)), charge(items.size() * sizeof(Value) + sizeof(Sequence)) {}
+    : items(std::move(values)),
+      depth(depth_of(items)),
+      charge(items.size() * sizeof(Value) + sizeof(Sequence)) {}
 
 Dict::Dict(std::vector<std::pair<Value, Value>> pairs)
     : charge_(pairs.size() * (sizeof(Value) * 2 + 4 * sizeof(size_t)) + sizeof(Dict)) {
@@ -106,8 +108,14 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 int64_t Range::size() const {
-  if (step > 0 && start < stop) return static_cast<int64_t>((static_cast<uint64_t>(stop) - static_cast<uint64_t>(start) - 1) / static_cast<uint64_t>(step)) + 1;
-  if (step < 0 && start > stop) return static_cast<int64_t>((static_cast<uint64_t>(start) - static_cast<uint64_t>(stop) - 1) / (uint64_t{0} - static_cast<uint64_t>(step))) + 1;
+  if (step > 0 && start < stop)
+    return static_cast<int64_t>((static_cast<uint64_t>(stop) - static_cast<uint64_t>(start) - 1) /
+                                static_cast<uint64_t>(step)) +
+           1;
+  if (step < 0 && start > stop)
+    return static_cast<int64_t>((static_cast<uint64_t>(start) - static_cast<uint64_t>(stop) - 1) /
+                                (uint64_t{0} - static_cast<uint64_t>(step))) +
+           1;
   return 0;
 }
 
@@ -132,7 +140,8 @@ Value Value::undefined(std::string message) {
   return Value(std::make_shared<const Undefined>(Undefined{std::move(message)}));
 }
 
-Value Value::from_json(const OrderedJson& json) {
+Value Value::from_json(const OrderedJson& json, int depth) {
+  checked_depth(depth);
   switch (json.type()) {
     case OrderedJson::value_t::boolean:
       return Value(json.get<bool>());
@@ -152,13 +161,13 @@ Value Value::from_json(const OrderedJson& json) {
     case OrderedJson::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
-      for (const auto& item : json) items.push_back(from_json(item));
+      for (const auto& item : json) items.push_back(from_json(item, depth + 1));
       return list(std::move(items));
     }
     case OrderedJson::value_t::object: {
       std::vector<std::pair<Value, Value>> pairs;
       pairs.reserve(json.size());
-      for (const auto& [key, item] : json.items()) pairs.emplace_back(Value(key), from_json(item));
+      for (const auto& [key, item] : json.items()) pairs.emplace_back(Value(key), from_json(item, depth + 1));
       return dict(std::move(pairs));
     }
     default:

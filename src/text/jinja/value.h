@@ -1,5 +1,6 @@
 // The values of a template, with the meaning they have in Python: a Value is small and cheap to copy, strings
-// and containers are shared. A string is UTF-8 and counts, slices and compares by characters (text/jinja/utf8.h).
+// and containers are shared. A string is UTF-8 and counts, slices and compares by characters
+// (text/jinja/utf8.h).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ struct Arguments;
 
 constexpr int kMaxValueDepth = 320;  // lists in lists in ...: keeps every recursion over a value short
 
-// A name or attribute that isn't there. It prints as nothing and is false; most other uses fail with `message`.
+// A name or attribute that isn't there. It prints as nothing and is false; most other uses fail with
+// `message`.
 struct Undefined {
   std::string message;
 };
@@ -142,7 +144,7 @@ class Value {
   static Value dict(std::vector<std::pair<Value, Value>> pairs) {
     return Value(std::make_shared<const Dict>(std::move(pairs)));
   }
-  static Value from_json(const OrderedJson& json);
+  static Value from_json(const OrderedJson& json, int depth = 1);  // depth: of json in what it is part of
 
   Kind kind() const { return static_cast<Kind>(data_.index()); }
   bool is_none() const { return kind() == Kind::none; }
@@ -205,10 +207,10 @@ class Iterator {
 std::vector<Value> to_vector(const Value& iterable);
 std::optional<int64_t> length_of(const Value& value);  // Python's len(); nullopt if it has none
 bool truth(const Value& value);
-std::string type_name(const Value& value);              // "int", "NoneType", ...
-size_t hash_of(const Value& value);                     // fails for lists and dicts
-bool equal(const Value& left, const Value& right);      // ==
-int depth_of(const std::vector<Value>& items);          // 1 + the deepest; fails above kMaxValueDepth
-[[noreturn]] void fail_undefined(const Value& value);   // value is undefined
+std::string type_name(const Value& value);             // "int", "NoneType", ...
+size_t hash_of(const Value& value);                    // fails for lists and dicts
+bool equal(const Value& left, const Value& right);     // ==
+int depth_of(const std::vector<Value>& items);         // 1 + the deepest; fails above kMaxValueDepth
+[[noreturn]] void fail_undefined(const Value& value);  // value is undefined
 
 }  // namespace kv8::text::jinja
