@@ -11,7 +11,6 @@ namespace kv8::attention::cpu {
 
 namespace {
 
-constexpr float kLog2E = 1.44269504088896341F;
 // Blocks are split over their keys until there are about this many tasks, so that threads stay evenly busy. A
 // constant, and no function of the number of threads: results don't depend on the machine.
 constexpr int64_t kWantedTasks = 32;
@@ -49,15 +48,15 @@ void finish_block(const RowBlock& block, float* partials, int splits) {
       max = std::max(max, partial_at(partials + split * partial_size, block).max[row]);
     float sum = 0.0F;
     if (problem.sinks != nullptr) {
-      const float sink = problem.sinks[block.head(row)] * kLog2E;
+      const float sink = problem.sinks[block.head(row)];
       max = std::max(max, sink);
-      sum = std::exp2(sink - max);
+      sum = std::exp(sink - max);
     }
     float* out = block.out(row);
     std::fill_n(out, head_dim, 0.0F);
     for (int split = 0; split < splits; ++split) {
       const PartialRows partial = partial_at(partials + split * partial_size, block);
-      const float weight = std::exp2(partial.max[row] - max);
+      const float weight = std::exp(partial.max[row] - max);
       sum += partial.sum[row] * weight;
       const float* acc = partial.acc + static_cast<int64_t>(row) * head_dim;
       for (int i = 0; i < head_dim; ++i) out[i] += acc[i] * weight;

@@ -15,8 +15,8 @@ namespace kv8::attention::cpu {
 constexpr int kF32RowCapacity = 48;  // rows of a block: a multiple of every target's lanes
 constexpr int kFewRows = 4;          // up to here the lanes run along head_dim
 
-// The state of online softmax over the keys seen so far. Scores are in powers of two: the weight of a key is
-// 2^(score - max), sum is the sum of weights, acc [rows, head_dim] the weighted sum of values (v_scale not
+// The state of online softmax over the keys seen so far. The weight of a key is
+// e^(score - max), sum is the sum of weights, acc [rows, head_dim] the weighted sum of values (v_scale not
 // yet applied). A row that has seen no key has max kNoKey, and sum and acc 0.
 struct PartialRows {
   float* max = nullptr;

@@ -38,7 +38,7 @@ struct FewRowsState {
   float* acc = nullptr;      // [rows, head_dim]
   float* scores = nullptr;   // [kPageTokens, kFewRows]
   size_t head_dim = 0;
-  float cap = 0.0F;    // of scores in powers of two; 0: none
+  float cap = 0.0F;    // of scores; 0: none
   float max[kPeriod];  // both halves alike between tiles
   float sum[kPeriod];
   float rescale[kPeriod];  // what the latest tile does to acc
@@ -161,12 +161,12 @@ HWY_INLINE void weigh_tile(size_t keys, FewRowsState& state) {
   }
   const auto carried = hn::Set(d, carried_scale<W>());
   for (size_t lane = 0; lane < kPeriod; lane += hn::Lanes(d)) {
-    const auto rescale = numerics::HWY_NAMESPACE::exp2(d, hn::LoadU(d, state.rescale + lane));
+    const auto rescale = numerics::HWY_NAMESPACE::exp(d, hn::LoadU(d, state.rescale + lane));
     hn::StoreU(rescale, d, state.rescale + lane);
     const auto max = hn::LoadU(d, state.max + lane);
     auto sum = hn::Mul(hn::LoadU(d, state.sum + lane), rescale);
     for (size_t i = lane; i < numbers; i += kPeriod) {
-      auto weight = numerics::HWY_NAMESPACE::exp2(d, hn::Sub(hn::LoadU(d, scores + i), max));
+      auto weight = numerics::HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, scores + i), max));
       if (W::kExponent != 0) weight = hn::Mul(weight, carried);
       hn::StoreU(weight, d, scores + i);
       sum = hn::Add(sum, weight);
@@ -219,7 +219,8 @@ HWY_INLINE void add_tile(const typename W::Stored* HWY_RESTRICT v, size_t keys,
   size_t at = 0;
   for (; at + kVectors * lanes <= state.head_dim; at += kVectors * lanes)
     add_values<W, kRows, kVectors>(v, keys, next_v, at, state);
-  for (; at + 2 * lanes <= state.head_dim; at += 2 * lanes) add_values<W, kRows, 2>(v, keys, next_v, at, state);
+  for (; at + 2 * lanes <= state.head_dim; at += 2 * lanes)
+    add_values<W, kRows, 2>(v, keys, next_v, at, state);
   for (; at < state.head_dim; at += lanes) add_values<W, kRows, 1>(v, keys, next_v, at, state);
 }
 
@@ -237,11 +238,11 @@ bool attend_few(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32
   state.acc = q + kRows * head_dim;
   state.scores = state.acc + kRows * head_dim;
   state.head_dim = head_dim;
-  state.cap = problem.logit_soft_cap * kLog2E;
+  state.cap = problem.logit_soft_cap;
   std::fill_n(state.max, kPeriod, kNoKey);
   std::fill_n(state.sum, kPeriod, 0.0F);
   std::fill_n(state.acc, kRows * head_dim, 0.0F);
-  const float q_scale = problem.softmax_scale * cache.k_scale[block.kv_head] * kLog2E;
+  const float q_scale = problem.softmax_scale * cache.k_scale[block.kv_head];
   for (int row = 0; row < kRows; ++row) {
     const float* from = block.q(row);
     for (size_t i = 0; i < head_dim; ++i) q[row * head_dim + i] = from[i] * q_scale * carried_scale<W>();

@@ -33,7 +33,7 @@ struct ManyRowsState {
   size_t rows = 0;  // a multiple of the lanes; rows beyond the block's are zero and see no key
   size_t head_dim = 0;
   size_t stride = 0;        // of a widened key or value: head_dim rounded up to kBroadcasts
-  float cap = 0.0F;         // of scores in powers of two; 0: none
+  float cap = 0.0F;         // of scores; 0: none
   float* q = nullptr;       // [head_dim, rows], softmax scale applied
   float* scores = nullptr;  // [kPageTokens, rows]; weights later
   float* acc = nullptr;     // [stride, rows]
@@ -128,11 +128,11 @@ HWY_INLINE void weigh_all(const ManyRowsState& state, size_t keys, bool masked) 
       if (masked || state.cap != 0.0F) hn::StoreU(score, d, column + key * state.rows);
       max = hn::Max(max, score);
     }
-    const auto rescale = numerics::HWY_NAMESPACE::exp2(d, hn::Sub(old_max, max));
+    const auto rescale = numerics::HWY_NAMESPACE::exp(d, hn::Sub(old_max, max));
     auto sum = hn::Mul(hn::LoadU(d, state.sum + row), rescale);
     for (size_t key = 0; key < keys; ++key) {
       const auto weight =
-          numerics::HWY_NAMESPACE::exp2(d, hn::Sub(hn::LoadU(d, column + key * state.rows), max));
+          numerics::HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, column + key * state.rows), max));
       hn::StoreU(weight, d, column + key * state.rows);
       sum = hn::Add(sum, weight);
     }
@@ -182,7 +182,7 @@ void attend_many_rows(const RowBlock& block, int64_t first_tile, int64_t end_til
   state.rows = (block_rows + hn::Lanes(d) - 1) / hn::Lanes(d) * hn::Lanes(d);
   state.head_dim = cache.head_dim;
   state.stride = (state.head_dim + kBroadcasts - 1) / kBroadcasts * kBroadcasts;
-  state.cap = problem.logit_soft_cap * kLog2E;
+  state.cap = problem.logit_soft_cap;
   const size_t page = kv_cache::kPageTokens;
   float* at = scratch.reserve((state.stride * 2 + page + 5) * state.rows + page * state.stride);
   const auto take = [&at](size_t count) {
@@ -203,7 +203,7 @@ void attend_many_rows(const RowBlock& block, int64_t first_tile, int64_t end_til
   std::fill_n(state.acc, state.stride * state.rows, 0.0F);
   std::fill_n(state.max, state.rows, kNoKey);
   std::fill_n(state.sum, state.rows, 0.0F);
-  const float q_scale = problem.softmax_scale * cache.k_scale[block.kv_head] * kLog2E;
+  const float q_scale = problem.softmax_scale * cache.k_scale[block.kv_head];
   for (size_t row = 0; row < block_rows; ++row) {
     const float* from = block.q(static_cast<int>(row));
     for (size_t i = 0; i < state.head_dim; ++i) state.q[i * state.rows + row] = from[i] * q_scale;

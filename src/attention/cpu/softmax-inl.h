@@ -16,15 +16,13 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr float kLog2E = 1.44269504088896341F;
-
 // cap * tanh(x / cap), by tanh(y) = 1 - 2 / (e^2y + 1). Near 0 the error is absolute: about 1e-7 * cap.
 template <class D>
 HWY_INLINE hn::Vec<D> soft_cap(D d, hn::Vec<D> x, float cap) {
-  const auto y = hn::Mul(x, hn::Set(d, 2.0F * kLog2E / cap));
-  // A comparison, not Min, so that NaN stays NaN. Beyond 2^60 tanh is 1.
-  const auto bounded = hn::IfThenElse(hn::Gt(y, hn::Set(d, 60.0F)), hn::Set(d, 60.0F), y);
-  const auto exponential = numerics::HWY_NAMESPACE::exp2(d, bounded);
+  const auto y = hn::Mul(x, hn::Set(d, 2.0F / cap));
+  // A comparison, not Min, so that NaN stays NaN. Beyond e^40 tanh is 1.
+  const auto bounded = hn::IfThenElse(hn::Gt(y, hn::Set(d, 40.0F)), hn::Set(d, 40.0F), y);
+  const auto exponential = numerics::HWY_NAMESPACE::exp(d, bounded);
   const auto one = hn::Set(d, 1.0F);
   const auto tanh = hn::Sub(one, hn::Div(hn::Set(d, 2.0F), hn::Add(exponential, one)));
   return hn::Mul(hn::Set(d, cap), tanh);

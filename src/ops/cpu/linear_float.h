@@ -1,9 +1,10 @@
 // y = x W^T for weights of any type in float32: the weights are widened exactly, products and sums are
 // float32.
 //
-// Each output is one dot product along the columns, added up lane by lane in the order of the columns
-// whatever the number of rows of x and however the work is split: a row's result doesn't depend on the rest
-// of its batch, bit for bit.
+// Each output is one dot product, added up column by column with one rounding a step (a fused multiply-add),
+// as BLAS libraries do it: vectors run along the rows of the weights, which are transposed in small panels
+// for it. The order is the same whatever the number of rows of x and however the work is split: a row's
+// result doesn't depend on the rest of its batch, bit for bit.
 #pragma once
 
 #include <cstdint>
