@@ -5,6 +5,7 @@ tests/fixtures/safetensors/types.safetensors   every element type
 tests/fixtures/gguf/types.gguf                 every metadata type, tensors of readable and unreadable types
 tests/fixtures/gguf/<family>.gguf              the models of tests/fixtures/models as llama.cpp converts them:
                                                its names, metadata, permutation of Q and K, Gemma's norms plus 1
+tests/fuzz/corpus/{gguf,safetensors}/          small valid files for the fuzzers to start from
 """
 
 import json
@@ -14,6 +15,7 @@ import pathlib
 import gguf
 import numpy as np
 import safetensors
+import safetensors.numpy
 
 FIXTURES = pathlib.Path(__file__).parent.parent / "tests/fixtures"
 ARCHITECTURES = {
@@ -167,7 +169,45 @@ def write_model(family: str, architecture: gguf.MODEL_ARCH) -> None:
     writer.close()
 
 
+def write_fuzz_seeds() -> None:
+    """Files that get a fuzzer past the parser, into what reads models and scales: one layer, 4 tokens."""
+    corpus = FIXTURES.parent / "fuzz/corpus"
+    for folder in ["gguf", "safetensors"]:
+        (corpus / folder).mkdir(parents=True, exist_ok=True)
+    for name in ARCHITECTURES:
+        writer = gguf.GGUFWriter(corpus / f"gguf/{name}", name)
+        writer.add_block_count(1)
+        writer.add_context_length(64)
+        writer.add_embedding_length(8)
+        writer.add_feed_forward_length(8)
+        writer.add_head_count(2)
+        writer.add_head_count_kv([1])
+        writer.add_layer_norm_rms_eps(1e-5)
+        writer.add_rope_freq_base(1e4)
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_rope_scaling_orig_ctx_len(32)
+        writer.add_sliding_window(8)
+        writer.add_sliding_window_pattern([True])
+        writer.add_eos_token_id(1)
+        writer.add_eot_token_id(2)
+        writer.add_chat_template("x")
+        writer.add_tensor("token_embd.weight", np.ones((4, 8), np.float32))
+        writer.add_tensor("blk.0.attn_q.weight", np.ones((8, 8), np.float16))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    scales = {
+        f"model.layers.{layer}.self_attn.{name}": np.full(heads, 0.5, np.float32)
+        for layer, heads in [(0, 2), (2, 4)]
+        for name in ["k_scale", "v_scale"]
+    }
+    safetensors.numpy.save_file(scales, corpus / "safetensors/scales")
+
+
 write_safetensors_types()
 write_gguf_types()
+write_fuzz_seeds()
 for family_name, arch in ARCHITECTURES.items():
     write_model(family_name, arch)

@@ -52,7 +52,8 @@ double worst_error(const std::vector<const RandomMatrix*>& parts, const std::vec
           sum += product;
           magnitude += std::abs(product);
         }
-        const double error = std::abs(out[static_cast<size_t>(t * stride + column)] - sum) / std::max(magnitude, 1e-30);
+        const double error =
+            std::abs(out[static_cast<size_t>(t * stride + column)] - sum) / std::max(magnitude, 1e-30);
         if (!(error <= worst)) worst = error;  // NaN too
       }
     }

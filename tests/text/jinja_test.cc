@@ -27,7 +27,7 @@ std::string error_of(const std::string& source, const RenderLimits& limits = {})
 
 TEST(Jinja, ErrorsNameTemplateLineAndColumn) {
   EXPECT_EQ(error_of("a\n{% if x %}\n  {{ x.y }}{% endif %}{{ x.y }}"),
-            "t.jinja: line 3, column 25: 'x' is undefined");
+            "t.jinja: line 3, column 27: 'x' is undefined");
   EXPECT_EQ(error_of("{{ 'é' ~ (1 / 0) }}"), "t.jinja: line 1, column 13: division by zero");
   EXPECT_EQ(error_of("{% for x in y %}\n{% endif %}"),
             "t.jinja: line 2, column 4: Encountered unknown tag 'endif'");
@@ -68,6 +68,10 @@ TEST(Jinja, WhatRunsAwayStopsAtALimit) {
   limits.max_output_bytes = size_t{1} << 20;
   const char* sources[] = {
       "{{ 'a' * 10 ** 9 }}",
+      "{% set s = namespace(x='') %}{% for i in range(99999) %}{% set s.x = s.x + 'xxxxxxxxxxxxxxxx' %}{% "
+      "endfor %}",
+      "{% set s = namespace(x='') %}{% for i in range(99999) %}{% set s.x = s.x ~ 'xxxxxxxxxxxxxxxx' %}{% "
+      "endfor %}",
       "{{ [1] * 10 ** 12 }}",
       "{{ 'a' * 10 ** 12 * 10 ** 12 }}",
       "{{ range(10 ** 9) }}",

@@ -164,18 +164,19 @@ HWY_INLINE void weigh_tile(size_t keys, FewRowsState& state) {
     const auto rescale = numerics::HWY_NAMESPACE::exp(d, hn::LoadU(d, state.rescale + lane));
     hn::StoreU(rescale, d, state.rescale + lane);
     const auto max = hn::LoadU(d, state.max + lane);
-    auto sum = hn::Mul(hn::LoadU(d, state.sum + lane), rescale);
+    auto sum = hn::Zero(d);
     for (size_t i = lane; i < numbers; i += kPeriod) {
       auto weight = numerics::HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, scores + i), max));
       if (W::kExponent != 0) weight = hn::Mul(weight, carried);
       hn::StoreU(weight, d, scores + i);
       sum = hn::Add(sum, weight);
     }
-    hn::StoreU(sum, d, state.sum + lane);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, state.sum + lane), rescale, sum), d, state.sum + lane);
   }
 }
 
-// acc = acc * rescale + weights * V for kVectors vectors of dims.
+// acc = acc * rescale + weights * V for kVectors vectors of dims. The tile is summed by itself first: small
+// weights are not added one by one to a sum that is large already, and a million of them keep their mass.
 template <class W, int kRows, int kVectors>
 HWY_INLINE void add_values(const typename W::Stored* HWY_RESTRICT v, size_t keys,
                            const typename W::Stored* HWY_RESTRICT next_v, size_t at,
@@ -186,9 +187,7 @@ HWY_INLINE void add_values(const typename W::Stored* HWY_RESTRICT v, size_t keys
   const size_t head_dim = state.head_dim;
   V acc[kRows][kVectors];
   for (int row = 0; row < kRows; ++row) {
-    const V rescale = hn::Set(d, state.rescale[row]);
-    for (int i = 0; i < kVectors; ++i)
-      acc[row][i] = hn::Mul(hn::LoadU(d, state.acc + row * head_dim + at + i * lanes), rescale);
+    for (int i = 0; i < kVectors; ++i) acc[row][i] = hn::Zero(d);
   }
   const float* HWY_RESTRICT weights = state.scores;
   v += at;
@@ -205,8 +204,11 @@ HWY_INLINE void add_values(const typename W::Stored* HWY_RESTRICT v, size_t keys
     }
   }
   for (int row = 0; row < kRows; ++row) {
-    for (int i = 0; i < kVectors; ++i)
-      hn::StoreU(acc[row][i], d, state.acc + row * head_dim + at + i * lanes);
+    const V rescale = hn::Set(d, state.rescale[row]);
+    for (int i = 0; i < kVectors; ++i) {
+      float* total = state.acc + row * head_dim + at + i * lanes;
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, total), rescale, acc[row][i]), d, total);
+    }
   }
 }
 

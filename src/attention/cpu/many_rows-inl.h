@@ -46,8 +46,8 @@ struct ManyRowsState {
   float* to = nullptr;  // to a broadcast slot)
 };
 
-// result[b][rows] (+)= sum over i < depth of broadcast[b * broadcast_stride + i * broadcast_step] *
-// vectors[i][rows] for kCount broadcasts and kVectors vectors of rows.
+// result[b][rows] = (result * rescale +) sum over i < depth of broadcast[b * broadcast_stride + i *
+// broadcast_step] * vectors[i][rows] for kCount broadcasts and kVectors vectors of rows.
 template <int kCount, int kVectors>
 HWY_INLINE void multiply_block(const float* HWY_RESTRICT broadcast, size_t broadcast_stride,
                                size_t broadcast_step, const float* HWY_RESTRICT vectors, size_t rows,
@@ -58,9 +58,7 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT broadcast, size_t broad
   V acc[kCount][kVectors];
   for (int b = 0; b < kCount; ++b) {
     for (int i = 0; i < kVectors; ++i) {
-      acc[b][i] = rescale == nullptr ? hn::Zero(d)
-                                     : hn::Mul(hn::LoadU(d, result + b * rows + i * lanes),
-                                               hn::LoadU(d, rescale + i * lanes));
+      acc[b][i] = hn::Zero(d);
     }
   }
   for (size_t step = 0; step < depth; ++step, broadcast += broadcast_step, vectors += rows) {
@@ -72,7 +70,12 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT broadcast, size_t broad
     }
   }
   for (int b = 0; b < kCount; ++b) {
-    for (int i = 0; i < kVectors; ++i) hn::StoreU(acc[b][i], d, result + b * rows + i * lanes);
+    for (int i = 0; i < kVectors; ++i) {
+      float* to = result + b * rows + i * lanes;
+      if (rescale != nullptr)  // what is there already, rescaled, and the tile's own sum
+        acc[b][i] = hn::MulAdd(hn::LoadU(d, to), hn::LoadU(d, rescale + i * lanes), acc[b][i]);
+      hn::StoreU(acc[b][i], d, to);
+    }
   }
 }
 
@@ -129,7 +132,7 @@ HWY_INLINE void weigh_all(const ManyRowsState& state, size_t keys, bool masked) 
       max = hn::Max(max, score);
     }
     const auto rescale = numerics::HWY_NAMESPACE::exp(d, hn::Sub(old_max, max));
-    auto sum = hn::Mul(hn::LoadU(d, state.sum + row), rescale);
+    auto sum = hn::Zero(d);
     for (size_t key = 0; key < keys; ++key) {
       const auto weight =
           numerics::HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, column + key * state.rows), max));
@@ -137,7 +140,7 @@ HWY_INLINE void weigh_all(const ManyRowsState& state, size_t keys, bool masked) 
       sum = hn::Add(sum, weight);
     }
     hn::StoreU(max, d, state.max + row);
-    hn::StoreU(sum, d, state.sum + row);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, state.sum + row), rescale, sum), d, state.sum + row);
     hn::StoreU(rescale, d, state.rescale + row);
   }
 }

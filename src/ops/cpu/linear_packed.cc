@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "ops/cpu/unroll.h"
 
 // The kernels use registers of 32 bytes at most, so that AVX-512 adds nothing to AVX2 but its 8-bit dot
 // product, and SSSE3 has all they need of SSE4: fewer copies of ten types' kernels to compile.
@@ -58,20 +59,27 @@ template <const Shape& kShape, int S, int T, class Codes>
 HWY_INLINE void dot_sub_block(const Codes& codes, const int8_t* const (&x)[T], int first_quad,
                               I32V (&dots)[S][T]) {
   constexpr int kQuads = 8 / kShape.subs;
+  KV8_UNROLL
   for (int q = 0; q < kQuads; q += kShape.depth) {
     I16V pairs[S][T];
+    KV8_UNROLL
     for (int i = 0; i < kShape.depth; ++i) {
       I8V tokens[T];
+      KV8_UNROLL
       for (int t = 0; t < T; ++t) tokens[t] = broadcast_quad(x[t] + 4 * (first_quad + q + i));
+      KV8_UNROLL
       for (int s = 0; s < S; ++s) {
         const U8V quad = codes(s, first_quad + q + i);
+        KV8_UNROLL
         for (int t = 0; t < T; ++t) {
           const I16V products = pair_products<kShape.is_signed>(quad, tokens[t]);
           pairs[s][t] = i == 0 ? products : hn::Add(pairs[s][t], products);
         }
       }
     }
+    KV8_UNROLL
     for (int s = 0; s < S; ++s) {
+      KV8_UNROLL
       for (int t = 0; t < T; ++t) {
         const I32V sum = add_pairs(pairs[s][t]);
         dots[s][t] = q == 0 ? sum : hn::Add(dots[s][t], sum);
@@ -130,6 +138,7 @@ HWY_INLINE F32V multiply_strip(const uint8_t* panel, int row, int64_t cols, cons
       Load::codes(panel + kType.group_scale_bytes, row, quads);
       panel += kType.group_scale_bytes + kType.group_code_bytes();
       const int8_t* const codes[1] = {x.codes + group * kGroupCols};
+      KV8_UNROLL
       for (int s = 0; s < kSubs; ++s) {
         I32V dots[1][1];
         dot_sub_block<kShapeOf<kDType>, 1, 1>([&](int, int q) HWY_ATTR { return quads[q]; }, codes,
@@ -179,12 +188,14 @@ void unpack_strip(const uint8_t* panel, int row, int64_t groups, int strip, Unpa
       F32V scale[kSubs];
       F32V minimum[kSubs];
       load.scales(panel, row, scale, minimum);
+      KV8_UNROLL
       for (int s = 0; s < kSubs; ++s) {
         to.scales[group * kSubs + s][strip] = scale[s];
         if constexpr (Load::kHasMinimum) to.minimums[group * kSubs + s][strip] = minimum[s];
       }
       U8V quads[8];
       Load::codes(panel + kType.group_scale_bytes, row, quads);
+      KV8_UNROLL
       for (int q = 0; q < 8; ++q) to.codes[group][strip][q] = quads[q];
       panel += kType.group_scale_bytes + kType.group_code_bytes();
     }
@@ -204,7 +215,9 @@ HWY_INLINE void multiply_tile(const Unpacked& weights, int64_t first_group, int6
                               const QuantizedRow (&x)[T], const StripTarget (&targets)[kStrips], float* out,
                               int64_t out_stride, bool is_first, bool is_last) {
   F32V sums[kStrips][T];
+  KV8_UNROLL
   for (int s = 0; s < kStrips; ++s) {
+    KV8_UNROLL
     for (int t = 0; t < T; ++t) {
       sums[s][t] =
           is_first ? hn::Zero(F32()) : load_strip(out + t * out_stride + targets[s].offset, targets[s].count);
@@ -212,17 +225,21 @@ HWY_INLINE void multiply_tile(const Unpacked& weights, int64_t first_group, int6
   }
   for (int64_t g = 0; g < groups; ++g) {
     const int8_t* codes[T];
+    KV8_UNROLL
     for (int t = 0; t < T; ++t) codes[t] = x[t].codes + (first_group + g) * kGroupCols;
+    KV8_UNROLL
     for (int sub = 0; sub < kShape.subs; ++sub) {
       I32V dots[kStrips][T];
       const int8_t* const(&tokens)[T] = codes;
       dot_sub_block<kShape, kStrips, T>([&](int s, int q) HWY_ATTR { return weights.codes[g][s][q]; }, tokens,
                                         sub * (8 / kShape.subs), dots);
       const int64_t sub_block = g * kShape.subs + sub;
+      KV8_UNROLL
       for (int t = 0; t < T; ++t) {
         const float x_scale = x[t].scales[first_group + g];
         const float x_sum =
             kShape.subs == 1 ? x[t].sums[first_group + g] : x[t].half_sums[first_group * 2 + sub_block];
+        KV8_UNROLL
         for (int s = 0; s < kStrips; ++s) {
           sums[s][t] = add_sub_block<kShape.has_minimum>(sums[s][t], dots[s][t], weights.scales[sub_block][s],
                                                          weights.minimums[sub_block][s], x_scale, x_sum);
@@ -230,7 +247,9 @@ HWY_INLINE void multiply_tile(const Unpacked& weights, int64_t first_group, int6
       }
     }
   }
+  KV8_UNROLL
   for (int s = 0; s < kStrips; ++s) {
+    KV8_UNROLL
     for (int t = 0; t < T; ++t) {
       store_strip(sums[s][t], is_last ? targets[s].bias : nullptr, targets[s].count,
                   out + t * out_stride + targets[s].offset);
@@ -253,6 +272,7 @@ void multiply_many_tokens(const WeightPart& part, int64_t begin, int64_t end, co
     for (int64_t group = 0; group < groups; group += chunk) {
       const int64_t count = std::min(chunk, groups - group);
       StripTarget targets[kStrips];
+      KV8_UNROLL
       for (int s = 0; s < kStrips; ++s) {
         const int64_t row = r + s * kStripRows;
         const int64_t panel = std::min(row / kPanelRows, part.packed.panels - 1);
@@ -266,6 +286,7 @@ void multiply_many_tokens(const WeightPart& part, int64_t begin, int64_t end, co
       int64_t t = tokens.begin;
       for (; t + kTokens <= tokens.end; t += kTokens) {
         QuantizedRow rows[kTokens];
+        KV8_UNROLL
         for (int i = 0; i < kTokens; ++i) rows[i] = x.row(t + i);
         multiply_tile<kShape, kTokens>(unpacked, group, count, rows, targets, p.out + t * p.out_stride,
                                        p.out_stride, is_first, is_last);

@@ -12,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include "ops/cpu/packed_weights.h"
+#include "ops/cpu/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kv8::ops::cpu {
@@ -92,18 +93,21 @@ struct Loader {
       minimum[0] = hn::Neg(hn::Mul(m, load_bytes<uint8_t>(group + 8 + row)));
     } else if constexpr (kDType == DType::q2_k) {
       const hn::Rebind<uint8_t, F32> d8;
+      KV8_UNROLL
       for (int s = 0; s < 2; ++s) {
         const auto both = hn::PromoteTo(I32(), hn::LoadU(d8, group + 8 * s + row));
         scale[s] = hn::Mul(d, hn::ConvertTo(F32(), hn::And(both, hn::Set(I32(), 15))));
         minimum[s] = hn::Neg(hn::Mul(m, hn::ConvertTo(F32(), hn::ShiftRight<4>(both))));
       }
     } else if constexpr (kSubs == 2) {  // Q3_K, Q6_K
+      KV8_UNROLL
       for (int s = 0; s < 2; ++s) scale[s] = hn::Mul(d, load_bytes<int8_t>(group + 8 * s + row));
     } else {
       scale[0] = d;
       if constexpr (kType.has_minima) minimum[0] = m;
     }
     if constexpr (kType.offset != 0) {
+      KV8_UNROLL
       for (int s = 0; s < kSubs; ++s) {
         minimum[s] = hn::Mul(scale[s], hn::Set(F32(), -static_cast<float>(kType.offset)));
       }
@@ -114,10 +118,12 @@ struct Loader {
   HWY_INLINE static void codes(const uint8_t* at, int row, U8V (&quads)[8]) {
     const uint8_t* from = at + 4 * row;
     if constexpr (kType.bits == 8) {
+      KV8_UNROLL
       for (int q = 0; q < 8; ++q) quads[q] = hn::LoadU(U8(), from + 32 * q);
       return;
     }
     if constexpr (kType.bits >= 4) {
+      KV8_UNROLL
       for (int j = 0; j < 4; ++j) {
         const U8V v = hn::LoadU(U8(), from + 32 * j);
         quads[j] = hn::And(v, hn::Set(U8(), 15));
@@ -125,6 +131,7 @@ struct Loader {
       }
       from += 128;
     } else {
+      KV8_UNROLL
       for (int v = 0; v < 2; ++v) {
         const U8V pairs = hn::LoadU(U8(), from + 32 * v);
         quads[4 * v] = move_pair<0, 0>(pairs);
@@ -147,6 +154,7 @@ struct Loader {
       quads[7] = hn::Or(quads[7], move_bit<7, kTo>(top));
     }
     if constexpr (kType.bits == 6) {
+      KV8_UNROLL
       for (int v = 0; v < 2; ++v) {
         const U8V pairs = hn::LoadU(U8(), from + 32 * v);
         quads[4 * v] = hn::Or(quads[4 * v], move_pair<0, 4>(pairs));

@@ -163,6 +163,7 @@ const Native* find_global(std::string_view name) {
 }
 
 std::string Namespace::repr() const {
+  const Level level(*Budget::current());  // a namespace can hold itself
   std::string text = "<Namespace {";
   for (const auto& [name, value] : attributes_.all()) {
     if (text.back() != '{') text += ", ";

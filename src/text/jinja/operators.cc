@@ -128,12 +128,14 @@ std::optional<Value> concatenate(const Value& left, const Value& right) {
   if (left.kind() != right.kind()) return std::nullopt;
   if (left.is_string()) {
     check_fits(left.string().size() + right.string().size());
+    spend_steps(static_cast<int64_t>((left.string().size() + right.string().size()) / 64));
     return Value(left.string() + right.string());
   }
   if (left.kind() != Kind::list && left.kind() != Kind::tuple) return std::nullopt;
   const auto& tail = right.sequence().items;
   checked_size(left.sequence().items.size() + tail.size(), sizeof(Value));
   std::vector<Value> items = left.sequence().items;
+  spend_steps(static_cast<int64_t>(items.size() + tail.size()));  // each is copied
   items.insert(items.end(), tail.begin(), tail.end());
   return left.kind() == Kind::list ? Value::list(std::move(items)) : Value::tuple(std::move(items));
 }
