@@ -1,6 +1,7 @@
 #include "formats/gguf_to_hf.h"
 
 #include <cstring>
+#include <random>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -147,6 +148,33 @@ TEST(GgufToHf, CountsThatCannotBeAreErrorsThatNameTheirKey) {
     ASSERT_FALSE(changed) << key << " " << value;
     EXPECT_THAT(changed.error().message, HasSubstr("changed.gguf: " + std::string(key)));
   }
+}
+
+// Every one-byte change of small models, and files that once did harm: a model or an error, soon.
+TEST(GgufToHf, NoDamageGetsPastTheTranslation) {
+  const test::TemporaryFolder folder;
+  std::mt19937 random(5);
+  int files = 0;
+  int models = 0;
+  for (const auto& seed : std::filesystem::directory_iterator(format_fixture("../fuzz/corpus/gguf"))) {
+    const std::string valid = test::read_bytes(seed.path());
+    for (size_t at = 0; at < valid.size(); at += 1 + random() % 3) {
+      std::string mutated = valid;
+      if (at > 0) mutated[at] = static_cast<char>(mutated[at] ^ static_cast<char>(1 + random() % 255));
+      test::write_bytes(folder / "mutated.gguf", mutated);
+      const auto opened = Checkpoint::open(folder / "mutated.gguf");
+      if (!opened) continue;
+      ++models;
+      EXPECT_LE(opened->config()["num_hidden_layers"].get<size_t>(), opened->names().size());
+      for (const std::string_view name : opened->names()) {
+        const TensorView* view = opened->find(name);
+        EXPECT_TRUE(view == nullptr || view->bytes <= valid.size()) << name;
+      }
+    }
+    ++files;
+  }
+  EXPECT_GE(files, 5);
+  EXPECT_GT(models, files);
 }
 
 TEST(GgufToHf, OtherArchitecturesAreRefusedByName) {
