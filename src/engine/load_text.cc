@@ -59,6 +59,8 @@ Expected<text::GgufVocabulary> gguf_vocabulary(const formats::Gguf& gguf) {
 
 Expected<std::optional<text::Tokenizer>> load_tokenizer(const formats::Checkpoint& checkpoint) {
   if (checkpoint.gguf() != nullptr) {
+    // As with a folder: weights alone still run on token ids.
+    if (!checkpoint.gguf()->has(fmt::format("{}model", kTokenizerKey))) return std::nullopt;
     KV8_ASSIGN_OR_RETURN(const text::GgufVocabulary vocabulary, gguf_vocabulary(*checkpoint.gguf()));
     KV8_ASSIGN_OR_RETURN(text::Tokenizer tokenizer, text::Tokenizer::from_gguf(vocabulary));
     return std::optional(std::move(tokenizer));

@@ -1,4 +1,6 @@
 // Every family folder of the fixtures against transformers' logits and greedy tokens.
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "eval/golden_check.h"
@@ -89,6 +91,26 @@ TEST_P(Golden, Fp8CacheWithScales) {
         check_golden(folder_of(GetParam()), options, golden_of(GetParam()), "logits", {}, warnings);
     EXPECT_GT(other->max_error, 1e-2) << GetParam();
   }
+}
+
+// The same models as a GGUF file alone: its own config, names, permuted rows and shifted norms.
+TEST(GoldenGguf, EveryFileGivesItsFamilysLogits) {
+  const auto gguf_folder = test::fixtures() / "gguf";
+  if (!std::filesystem::exists(gguf_folder)) GTEST_SKIP() << "no GGUF fixtures beside these model fixtures";
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(gguf_folder)) {
+    const std::string family = entry.path().stem().string();
+    if (entry.path().extension() != ".gguf" || !std::filesystem::exists(golden_of(family))) continue;
+    ++files;
+    std::vector<std::string> warnings;
+    const auto report = check_golden(entry.path().string(), exact_cache(), golden_of(family),
+                                     unrounded(family), {}, warnings);
+    ASSERT_TRUE(report.has_value()) << report.error().message;
+    EXPECT_TRUE(report->passed) << family << " max " << report->max_error;
+    std::printf("[  GOLDEN  ] %-20s max %.1e greedy %d/%d\n", (family + ".gguf").c_str(), report->max_error,
+                static_cast<int>(report->greedy_agreeing), static_cast<int>(report->greedy_tokens));
+  }
+  EXPECT_GT(files, 0);
 }
 
 // Without scales of its own, an FP8 cache uses 1.0 and says so once (REQUIREMENTS S3).
