@@ -2,6 +2,9 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+
+#include <kv8/version.h>
 
 #include "cli/command.h"
 
@@ -44,6 +47,7 @@ constexpr const char* kFooter =
 int run(int argc, char** argv) {
   CLI::App app(kDescription, "kv8");
   app.footer(kFooter);
+  app.set_version_flag("--version", std::string("kv8 ") + KV8_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(36);
   app.option_defaults()->always_capture_default();
