@@ -8,7 +8,9 @@
 
 // The kernels use registers of 32 bytes at most, so that AVX-512 adds nothing to AVX2 but its 8-bit dot
 // product, and SSSE3 has all they need of SSE4: fewer copies of ten types' kernels to compile.
+#ifndef HWY_DISABLED_TARGETS  // sanitizer builds leave out more
 #define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_AVX3)
+#endif
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/linear_packed.cc"
