@@ -59,7 +59,7 @@ struct Generator : Sequence {
 // In the order of insertion.
 class Dict {
  public:
-  explicit Dict(std::vector<std::pair<Value, Value>> pairs = {});
+  explicit Dict(std::vector<std::pair<Value, Value>> pairs);
 
   const std::vector<std::pair<Value, Value>>& pairs() const { return pairs_; }
   const Value* find(const Value& key) const;  // fails for a key that can't be hashed
