@@ -27,6 +27,7 @@ class CheckpointFolder : public testing::Test {
   // Every tensor's bytes are its name's first letter, twice.
   void write_shard(const std::string& file, const std::vector<std::string>& names) {
     std::vector<std::string> data;
+    data.reserve(names.size());
     for (const std::string& name : names) data.push_back(std::string(2, name[0]));
     std::vector<NamedTensor> tensors;
     for (size_t i = 0; i < names.size(); ++i) {

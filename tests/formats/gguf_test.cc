@@ -170,7 +170,8 @@ TEST(Gguf, TheBuilderMakesValidFiles) {
       .tensor("v", {4}, 0, 64);
   builder.alignment = 64;
   builder.with_data(80);
-  const auto parsed = parse(builder.bytes());
+  const std::string bytes = builder.bytes();  // what is parsed are views into it
+  const auto parsed = parse(bytes);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->tensors.at("w").view.shape, Shape({2, 4}));
   builder.version = 2;

@@ -33,7 +33,7 @@ void quantize_row(const float* x, int64_t cols, int8_t* codes, float* scales, fl
     const float scale = maximum * (1.0F / 127.0F) + hn::GetLane(hn::SumOfLanes(d, poison));
     const auto inverse = hn::Set(d, maximum > 0.0F ? 127.0F / maximum : 0.0F);
     scales[block] = scale;
-    int32_t block_sum = 0;
+    float block_sum = 0.0F;  // of two exact integers; a float, for codes of what isn't finite may be anything
     for (int half = 0; half < 2; ++half) {
       auto sum = hn::Zero(di);
       for (int64_t i = half * 16; i < half * 16 + 16; i += lanes) {
@@ -41,11 +41,11 @@ void quantize_row(const float* x, int64_t cols, int8_t* codes, float* scales, fl
         hn::StoreU(hn::DemoteTo(d8, code), d8, codes + block * 32 + i);
         sum = hn::Add(sum, code);
       }
-      const int32_t half_sum = hn::GetLane(hn::SumOfLanes(di, sum));
-      half_sums[block * 2 + half] = scale * static_cast<float>(half_sum);
+      const auto half_sum = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
+      half_sums[block * 2 + half] = scale * half_sum;
       block_sum += half_sum;
     }
-    sums[block] = scale * static_cast<float>(block_sum);
+    sums[block] = scale * block_sum;
   }
 }
 
