@@ -11,13 +11,13 @@ namespace kv8::text {
 namespace {
 
 const Json& cases() {
-  static const Json kCases = [] {
+  static const Json loaded = [] {
     const auto path = std::filesystem::path(KV8_SOURCE_DIR) / "tests/fixtures/text/tokenizers.json.gz";
     auto json = parse_json(test::read_gzip(path), path.string());
     if (!json) throw std::runtime_error(json.error().message);
     return *std::move(json);
   }();
-  return kCases;
+  return loaded;
 }
 
 std::vector<std::string> names() {

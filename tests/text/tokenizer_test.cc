@@ -20,6 +20,7 @@ using ::testing::HasSubstr;
 Json byte_level_json(std::mt19937& random, int merges) {
   Json vocab = Json::object();
   std::vector<std::string> tokens;
+  tokens.reserve(256);
   for (int byte = 0; byte < 256; ++byte)
     tokens.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
   Json merge_list = Json::array();
@@ -144,6 +145,7 @@ TEST(Bpe, LongAndShortWordsMergeInTheSameOrder) {
       parts.erase(parts.begin() + static_cast<ptrdiff_t>(at) + 1);
     }
     std::vector<int32_t> expected;
+    expected.reserve(parts.size());
     for (const std::string& part : parts) expected.push_back(json["model"]["vocab"].at(part));
     EXPECT_EQ(tokenizer->encode(word), expected) << length;
   }
