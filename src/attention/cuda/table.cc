@@ -1,0 +1,77 @@
+#include "attention/cuda/table.h"
+
+#include "attention/cuda/check.h"
+#include "attention/cuda/sm90/decode_fp8.h"
+#include "attention/cuda/sm90/prefill_fp8.h"
+#include "attention/cuda/sm90/shapes.h"
+
+namespace kv8::attention::cuda {
+
+namespace {
+
+template <int kHeadDim, int kColumns, Fp8Accumulate kMode>
+constexpr Kernel decode_kernel() {
+  return {{Phase::decode, kHeadDim, kColumns, kMode}, sm90::launch_decode_fp8<kHeadDim, kColumns, kMode>};
+}
+
+template <int kHeadDim>
+constexpr Kernel prefill_kernel() {
+  return {{Phase::prefill, kHeadDim, sm90::kPrefillRows, Fp8Accumulate::tile},
+          sm90::launch_prefill_fp8<kHeadDim>};
+}
+
+#define KV8_DECODE(D, N)                                                                       \
+  decode_kernel<D, N, Fp8Accumulate::tile>(), decode_kernel<D, N, Fp8Accumulate::two_level>(), \
+      decode_kernel<D, N, Fp8Accumulate::single>()
+
+constexpr Kernel kKernels[] = {
+    KV8_DECODE(64, 8),    KV8_DECODE(64, 16),    KV8_DECODE(64, 32),   //
+    KV8_DECODE(128, 8),   KV8_DECODE(128, 16),   KV8_DECODE(128, 32),  //
+    KV8_DECODE(256, 8),   KV8_DECODE(256, 16),                         //
+    prefill_kernel<64>(), prefill_kernel<128>(), prefill_kernel<256>(),
+};
+
+#undef KV8_DECODE
+
+}  // namespace
+
+const char* to_string(Phase phase) {
+  return phase == Phase::decode ? "decode" : "prefill";
+}
+
+const char* to_string(Fp8Accumulate accumulate) {
+  switch (accumulate) {
+    case Fp8Accumulate::tile:
+      return "tile";
+    case Fp8Accumulate::two_level:
+      return "two-level";
+    case Fp8Accumulate::single:
+      return "single";
+  }
+  return "?";
+}
+
+std::span<const Kernel> kernels() {
+  return kKernels;
+}
+
+Status find_kernel(const KernelDescriptor& descriptor, const Kernel** kernel) {
+  bool other_mode = false;
+  for (const Kernel& candidate : kKernels) {
+    if (candidate.descriptor == descriptor) {
+      *kernel = &candidate;
+      return {};
+    }
+    other_mode |= candidate.descriptor.phase == descriptor.phase &&
+                  candidate.descriptor.head_dim == descriptor.head_dim &&
+                  candidate.descriptor.columns == descriptor.columns;
+  }
+  if (other_mode) {
+    return unsupported("%s, FP8, head_dim %d: there is no kernel for mode %s; mode tile has one",
+                       to_string(descriptor.phase), descriptor.head_dim, to_string(descriptor.accumulate));
+  }
+  return unsupported("%s, FP8: there is no kernel for head_dim %d; there are kernels for 64, 128 and 256",
+                     to_string(descriptor.phase), descriptor.head_dim);
+}
+
+}  // namespace kv8::attention::cuda
