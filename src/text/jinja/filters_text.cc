@@ -39,6 +39,7 @@ std::string title_words(std::string_view text) {
   return result;
 }
 
+// Without Jinja2's Markup: what is escaped or declared safe is a plain string, which `+` joins as it is.
 std::string escape_html(std::string_view text) {
   std::string result;
   for (const char character : text) {
@@ -102,14 +103,21 @@ Value url_encode(Interpreter&, const Value& self, Call) {
   return Value(join("&", parts));
 }
 
+// Most filters take anything by its text; these don't.
+void require_text(const Value& self, std::string_view filter) {
+  if (self.is_undefined()) fail_undefined(self);
+  if (!self.is_string()) fail("{} expects a string, not {}", filter, type_name(self));
+}
+
 Value indent(Interpreter&, const Value& self, Call arguments) {
+  require_text(self, "indent");
   const Value width = arguments.value_or(0, Value(int64_t{4}));
   if (!width.is_string() && !width.is_integer())
     fail("indent() expects a number or a string, not {}", type_name(width));
   const std::string prefix = width.is_string() ? width.string() : pad("", width.integer(), Align::left);
   const bool first = arguments.flag(1, false);
   const bool blank = arguments.flag(2, false);
-  const auto lines = split_lines(to_text(self) + "\n");
+  const auto lines = split_lines(self.string() + "\n");
   std::string text;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) text += '\n';
@@ -123,7 +131,8 @@ Value indent(Interpreter&, const Value& self, Call arguments) {
 Value truncate(Interpreter&, const Value& self, Call arguments) {
   constexpr int64_t kDefaultLength = 255;
   constexpr int64_t kDefaultLeeway = 5;
-  const std::string text = to_text(self);
+  require_text(self, "truncate");
+  const std::string& text = self.string();
   const int64_t length = arguments.integer(0, kDefaultLength);
   const std::string end = arguments.text(2, "...");
   const bool has_leeway = arguments.has(3) && !arguments[3].is_none();

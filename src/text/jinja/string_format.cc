@@ -314,9 +314,10 @@ class PercentFormatter {
       out += conversion();
       check_fits(out.size());
     }
-    const bool all_used = values_.kind() == Value::Kind::tuple
-                              ? used_ == values_.sequence().items.size()
-                              : values_.is_dict() || values_.kind() == Value::Kind::list || used_ > 0;
+    const bool all_used =
+        values_.kind() == Value::Kind::tuple
+            ? used_ == values_.sequence().items.size()
+            : values_.is_dict() || values_.is_undefined() || values_.kind() == Value::Kind::list || used_ > 0;
     if (!all_used) fail("not all arguments converted during string formatting");
     return out;
   }
