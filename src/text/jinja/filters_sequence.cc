@@ -47,6 +47,7 @@ std::vector<Keyed> sorted(const Value& values, const Getter& key, bool reverse =
 
 std::vector<Value> items_of(std::vector<Keyed> keyed) {
   std::vector<Value> items;
+  items.reserve(keyed.size());
   for (Keyed& entry : keyed) items.push_back(std::move(entry.item));
   return items;
 }
@@ -63,6 +64,7 @@ Value sort(Interpreter&, const Value& self, Call arguments) {
   }
   const Getter key = [&](const Value& item) {
     std::vector<Value> keys;
+    keys.reserve(getters.size());
     for (const Getter& getter : getters) keys.push_back(getter(item));
     return Value::list(std::move(keys));
   };
@@ -75,6 +77,7 @@ Value dict_sort(Interpreter&, const Value& self, Call arguments) {
   const std::string by = arguments.text(1, "key");
   if (by != "key" && by != "value") fail("You can only sort by either \"key\" or \"value\"");
   std::vector<Value> items;
+  items.reserve(self.dict().pairs().size());
   for (const auto& [key, value] : self.dict().pairs()) items.push_back(Value::tuple({key, value}));
   const Getter key = sort_key(Value(int64_t{by == "value"}), arguments.flag(0, false));
   return Value::list(items_of(sorted(Value::list(std::move(items)), key, arguments.flag(2, false))));

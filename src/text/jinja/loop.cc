@@ -20,7 +20,7 @@ constexpr Native kChanged = {"changed", "*", [](Interpreter&, const Value& self,
 
 }  // namespace
 
-Loop::Loop(Value iterable, Condition condition, Recursion recursion, int64_t depth)
+Loop::Loop(const Value& iterable, Condition condition, Recursion recursion, int64_t depth)
     : Object(depth_of({iterable})),
       iterator_(iterable),
       condition_(std::move(condition)),

@@ -16,7 +16,7 @@ class Loop : public Object {
   using Recursion = std::function<Value(const Value& iterable, int64_t depth)>;
 
   // condition and recursion may be empty.
-  Loop(Value iterable, Condition condition, Recursion recursion, int64_t depth);
+  Loop(const Value& iterable, Condition condition, Recursion recursion, int64_t depth);
 
   bool advance();
   const Value& item() const { return *current_; }

@@ -52,6 +52,7 @@ Value Macro::call(Interpreter& interpreter, const Arguments& arguments) {
   }
   if (definition_.uses_kwargs) {
     std::vector<std::pair<Value, Value>> pairs;
+    pairs.reserve(keyword.size());
     for (auto& [name, value] : keyword) pairs.emplace_back(Value(name), std::move(value));
     scope->set("kwargs", Value::dict(std::move(pairs)));
   } else if (!keyword.empty()) {
