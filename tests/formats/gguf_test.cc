@@ -283,7 +283,8 @@ TEST(Gguf, EveryKindOfDamageIsAnErrorThatNamesIt) {
 }
 
 TEST(Gguf, AnUnknownTypeDoesNotKeepAFileFromOpening) {
-  const auto parsed = parse(Builder().tensor("w", {4}, 999, 0).tensor("v", {4}, 0, 32).with_data(48).bytes());
+  const std::string bytes = Builder().tensor("w", {4}, 999, 0).tensor("v", {4}, 0, 32).with_data(48).bytes();
+  const auto parsed = parse(bytes);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_FALSE(parsed->tensors.at("w").unreadable.empty());
   EXPECT_TRUE(parsed->tensors.at("v").unreadable.empty());
