@@ -37,7 +37,7 @@ class Scales {
  private:
   Scales& add_bytes(std::string name, const void* data, size_t bytes, DType dtype, Shape shape) {
     std::vector<std::byte>& storage = storage_.emplace_back(bytes);
-    std::memcpy(storage.data(), data, bytes);
+    if (bytes > 0) std::memcpy(storage.data(), data, bytes);
     tensors_.push_back({std::move(name), {dtype, shape, storage.data(), bytes}});
     return *this;
   }
