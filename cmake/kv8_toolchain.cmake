@@ -44,9 +44,11 @@ if(NOT KV8_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_ARCHITECTURES OFF)  # the -gencode below says it: sm_90a has no CMake name that nvcc 13 accepts everywhere
-    set(CMAKE_CUDA_STANDARD 20)
     enable_language(CUDA)
+    set(CMAKE_CUDA_ARCHITECTURES OFF)  # the -gencode below says it: sm_90a has no CMake name that nvcc 13 accepts everywhere
+    # CMake 3.25 has no name for nvcc's C++20; device code is C++17, nvcc's default.
+    set(CMAKE_CUDA_STANDARD 17)
+    set(CMAKE_CUDA_STANDARD_REQUIRED OFF)
     find_package(CUDAToolkit REQUIRED)
     set(KV8_HAVE_CUDA ON)
     add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a>")
