@@ -1,7 +1,6 @@
 # Every library the project stands on, from the distribution's packages. docs/dependencies.md has the reasons.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(CLI11 REQUIRED)

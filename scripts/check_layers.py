@@ -36,7 +36,6 @@ ALLOWED = {
 
 # Libraries that only some files may know: a pattern of the header, a pattern of the paths, and the rule in words.
 LIBRARIES = [
-    (r"spdlog/", r"src/core/", "spdlog belongs to core"),
     (r"nlohmann/", r"src/core/", "JSON goes through core/json.h"),
     (r"tl/expected", r"src/core/", "errors go through core/error.h"),
     (r"CLI/", r"src/cli/", "CLI11 belongs to cli"),
@@ -129,7 +128,6 @@ BAD = {
     "src/core/b.cc": ('#include "error.h"\n', "from the root of src"),
     "src/core/c.cc": ('#include "../core/error.h"\n', "from the root of src"),
     "src/gadgets/a.cc": ('#include "core/error.h"\n', "isn't in the table"),
-    "src/engine/log.cc": ("#include <spdlog/spdlog.h>\n", "spdlog belongs to core"),
     "src/server/router.cc": ("#include <boost/asio.hpp>\n", "boost belongs to the http files"),
     "src/models/a.cc": ("  #  include <cuda_runtime.h>\n", "CUDA stays in the cuda folders"),
     "src/models/b.cc": ("#include <cuda_runtime_api.h>\n", "CUDA stays in the cuda folders"),
@@ -149,7 +147,7 @@ GOOD = {
     "src/ops/simd-inl.h": "#if defined(KV8_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)\n#endif\n",
     "src/attention/api.cc": '#include "kv8/attention.h"\n',
     "src/cli/fetch.cc": '#include "embedded/kScript.h"\n',
-    "src/core/ok.cc": '#include "core/error.h"\n#include <spdlog/spdlog.h>\n#include <vector>\n',
+    "src/core/ok.cc": '#include "core/error.h"\n#include <vector>\n',
     "src/attention/ok.cc": '#include "kv_cache/cache_plan.h"\n#include "attention/attention.h"\n',
     "src/ops/cuda/gemm.cu": '#include <cuda_runtime.h>\n#include "ops/ops.h"\n',
     "src/server/http/server.cc": "#include <boost/beast.hpp>\n",
