@@ -5,10 +5,6 @@
 function(kv8_add_library name)
   cmake_parse_arguments(arg "" "" "DEPENDS;LINK;SOURCES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
-  if(NOT sources AND NOT arg_SOURCES)  # a part not yet written
-    add_library(kv8_${name} INTERFACE)
-    return()
-  endif()
   add_library(kv8_${name} STATIC ${sources} ${arg_SOURCES})
   target_include_directories(kv8_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   list(TRANSFORM arg_DEPENDS PREPEND kv8_)

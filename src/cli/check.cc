@@ -57,7 +57,7 @@ void print_json(const eval::GoldenReport& report, const eval::GoldenBounds& boun
   fmt::print("{}\n", json.dump(2));
 }
 
-Expected<int> execute(const CheckOptions& options) {
+Expected<int> execute(CheckOptions& options) {
   KV8_ASSIGN_OR_RETURN(const engine::EngineOptions settings, engine_options(options.model));
   KV8_ASSIGN_OR_RETURN(const std::string path, locate_model(options.model.model));
   std::vector<std::string> warnings;
@@ -100,12 +100,7 @@ void add_check(CLI::App& app, Selected& selected) {
   command->add_option("--margin", options->bounds.margin,
                       "Greedy tokens must agree where the golden margin is above this");
   command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options, &selected] {
-    selected = [options] {
-      const auto result = execute(*options);
-      return result ? *result : report(result.error());
-    };
-  });
+  command->callback([options, &selected] { selected = work(options, execute); });
 }
 
 }  // namespace kv8::cli

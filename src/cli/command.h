@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include <CLI/CLI.hpp>
 
@@ -31,5 +32,14 @@ void add_version(CLI::App& app, Selected& selected);
 
 // Prints "kv8: <message>" to stderr and returns the exit code that fits.
 int report(const Error& error);
+
+// A command's work: runs it on its options, and reports its error if it has one.
+template <class Options>
+std::function<int()> work(std::shared_ptr<Options> options, Expected<int> (*execute)(Options&)) {
+  return [options = std::move(options), execute] {
+    const auto result = execute(*options);
+    return result ? *result : report(result.error());
+  };
+}
 
 }  // namespace kv8::cli

@@ -192,12 +192,7 @@ void add_run(CLI::App& app, Selected& selected) {
   command->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off")->group(group);
   command->add_option("--seed", options->seed, "Same seed, same answer; -1: a new one each time")
       ->group(group);
-  command->callback([options, &selected] {
-    selected = [options] {
-      const auto result = execute(*options);
-      return result ? *result : report(result.error());
-    };
-  });
+  command->callback([options, &selected] { selected = work(options, execute); });
 }
 
 }  // namespace kv8::cli

@@ -26,7 +26,7 @@ Json token_list(const text::Tokenizer& tokenizer, const std::vector<int32_t>& id
   return tokens;
 }
 
-Expected<int> execute(const TokenizeOptions& options) {
+Expected<int> execute(TokenizeOptions& options) {
   KV8_ASSIGN_OR_RETURN(const std::string path, locate_model(options.model));
   KV8_ASSIGN_OR_RETURN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(path));
   KV8_ASSIGN_OR_RETURN(const auto tokenizer, engine::load_tokenizer(checkpoint));
@@ -73,10 +73,7 @@ void add_tokenize(CLI::App& app, Selected& selected) {
   command->add_flag("--json", options->json, "Print JSON, with the text of each token");
   command->callback([options, decode, &selected] {
     options->decode = decode->count() > 0;
-    selected = [options] {
-      const auto result = execute(*options);
-      return result ? *result : report(result.error());
-    };
+    selected = work(options, execute);
   });
 }
 
