@@ -51,12 +51,7 @@ void print_json(const std::vector<eval::NumericsRow>& rows, const eval::Numerics
 Expected<int> execute(NumericsCommand& command) {
   ThreadPool pool(command.threads);
   ProgressBar progress("measuring");
-  int64_t done = 0;
-  command.options.progress = [&](const std::string& /*name*/, int64_t keys) {
-    // The work of a row grows with its keys; the last rows are most of it.
-    progress.update(done, done + 4 * command.options.max_keys);
-    done += keys;
-  };
+  command.options.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
   KV8_ASSIGN_OR_RETURN(const std::vector<eval::NumericsRow> rows, eval::run_numerics(command.options, pool));
   progress.clear();
   if (command.json) {
@@ -85,12 +80,7 @@ void add_eval(CLI::App& app, Selected& selected) {
   numerics->add_option("--seed", options->options.seed, "Of the random numbers");
   numerics->add_option("--threads", options->threads, "CPU threads; 0: all that the process may use");
   numerics->add_flag("--json", options->json, "Print JSON");
-  numerics->callback([options, &selected] {
-    selected = [options] {
-      const auto result = execute(*options);
-      return result ? *result : report(result.error());
-    };
-  });
+  numerics->callback([options, &selected] { selected = work(options, execute); });
 }
 
 }  // namespace kv8::cli

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <string_view>
@@ -161,14 +162,17 @@ Expected<std::vector<NumericsRow>> run_numerics(const NumericsOptions& options, 
   if (options.head_dim <= 0 || options.head_dim % 32 != 0 || options.head_dim > 512)
     return make_error(ErrorCode::invalid_argument, "head_dim {}: expected a multiple of 32 up to 512",
                       options.head_dim);
-  if (options.heads <= 0)
-    return make_error(ErrorCode::invalid_argument, "{} heads: expected at least one", options.heads);
+  if (options.heads <= 0 || options.heads > 256)
+    return make_error(ErrorCode::invalid_argument, "{} heads: expected 1 to 256", options.heads);
   std::vector<NumericsRow> rows;
-  for (const int64_t keys : lengths(options.max_keys)) {
+  const std::vector<int64_t> all_lengths = lengths(options.max_keys);
+  const auto patterns = static_cast<int64_t>(std::size(kPatterns));
+  const int64_t total = patterns * std::accumulate(all_lengths.begin(), all_lengths.end(), int64_t{0});
+  int64_t done = 0;
+  for (const int64_t keys : all_lengths) {
     LongContext context(options, keys);
     for (const Pattern& pattern : kPatterns) {
       NumericsRow row{.name = std::string(pattern.name), .keys = keys};
-      if (options.progress) options.progress(row.name, keys);
       context.plant(pattern);
       KV8_ASSIGN_OR_RETURN(const auto right, context.run(Accumulate::exact, pool));
       for (const auto& [mode, error] :
@@ -178,6 +182,8 @@ Expected<std::vector<NumericsRow>> run_numerics(const NumericsOptions& options, 
         *error = relative_error(out, right);
       }
       rows.push_back(row);
+      done += keys;
+      if (options.progress) options.progress(done, total);
     }
   }
   return rows;

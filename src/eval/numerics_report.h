@@ -15,10 +15,10 @@ namespace kv8::eval {
 struct NumericsOptions {
   int64_t max_keys = 131072;  // the longest context; 1,024 at least
   int head_dim = 128;         // a multiple of 32
-  int heads = 2;              // independent rows that the errors are taken over
+  int heads = 2;              // independent rows that the errors are taken over; 256 at most
   uint32_t seed = 1;
-  // Called before each row is computed.
-  std::function<void(const std::string& name, int64_t keys)> progress;
+  // Called after each row: keys of the rows done, and of all rows.
+  std::function<void(int64_t done, int64_t total)> progress;
 };
 
 // Errors are the root mean square of out - right over that of `right`, all heads together. `right` is float64

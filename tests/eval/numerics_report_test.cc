@@ -14,7 +14,13 @@ TEST(NumericsReport, ReproducesTheTable) {
   NumericsOptions options;
   options.max_keys = 32768;
   int calls = 0;
-  options.progress = [&](const std::string&, int64_t) { ++calls; };
+  int64_t last_done = 0;
+  options.progress = [&](int64_t done, int64_t total) {
+    ++calls;
+    EXPECT_GT(done, last_done);
+    EXPECT_LE(done, total);
+    last_done = done;
+  };
   const auto rows = run_numerics(options, pool);
   ASSERT_TRUE(rows) << rows.error().message;
   EXPECT_EQ(rows->size(), 3U * 4U);
