@@ -30,24 +30,40 @@ constexpr int64_t kColumns =
     512;  // of a panel at a time: it stays in the second-level cache; whole GGUF blocks
 constexpr int64_t kTransposed = 4;  // rows and columns that are transposed together
 
-void widen_bf16(const std::byte* row, int64_t count, float* out) {
-  const F32 d;
-  const hn::Rebind<uint16_t, F32> d16;
-  const hn::RebindToUnsigned<F32> d32;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto* codes = reinterpret_cast<const uint16_t*>(row);
-  int64_t k = 0;
-  for (; k + lanes <= count; k += lanes) {
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, codes + k)))), d, out + k);
+// One vector of 16-bit codes, widened.
+struct WidenBf16 {
+  static constexpr DType kType = DType::bf16;
+  static HWY_INLINE V load(F32 d, const std::byte* codes) {
+    const hn::Rebind<uint16_t, F32> d16;
+    const hn::RebindToUnsigned<F32> d32;
+    const auto wide = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(codes)));
+    return hn::BitCast(d, hn::ShiftLeft<16>(wide));
   }
-  numerics::dequantize_row(DType::bf16, row + k * 2, count - k, out + k);
+};
+struct WidenF16 {
+  static constexpr DType kType = DType::f16;
+  static HWY_INLINE V load(F32 d, const std::byte* codes) {
+    const hn::Rebind<hwy::float16_t, F32> d16;
+    return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(codes)));
+  }
+};
+
+template <class Widen>
+void widen_16_bits(const std::byte* row, int64_t count, float* out) {
+  const F32 d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t k = 0;
+  for (; k + lanes <= count; k += lanes) hn::StoreU(Widen::load(d, row + 2 * k), d, out + k);
+  numerics::dequantize_row(Widen::kType, row + 2 * k, count - k, out + k);
 }
 
 // Columns [first, first + count) of row r, widened and scaled. first is a multiple of kColumns.
 void widen_columns(const WeightPart& part, int64_t r, int64_t first, int64_t count, float* out) {
   const std::byte* from = part.row(r) + row_bytes(part.dtype, first);
   if (part.dtype == DType::bf16) {
-    widen_bf16(from, count, out);
+    widen_16_bits<WidenBf16>(from, count, out);
+  } else if (part.dtype == DType::f16) {
+    widen_16_bits<WidenF16>(from, count, out);
   } else if (part.dtype == DType::f8_e4m3) {
     numerics::dequantize_e4m3(reinterpret_cast<const uint8_t*>(from), static_cast<size_t>(count), 1.0F, out);
   } else {
