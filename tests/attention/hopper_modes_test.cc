@@ -255,7 +255,7 @@ TEST(HopperModes, ValuesOfOneGiveOne) {
     for (const auto& [name, scores] : cases) {
       const GivenLogits problem(scores);
       EXPECT_LT(problem.error(Accumulate::tile), 0.005) << name << " " << tokens;
-      EXPECT_LT(problem.error(Accumulate::f32), 2e-4) << name << " " << tokens;  // float32 sums of a million
+      EXPECT_LT(problem.error(Accumulate::f32), tokens < 1 << 20 ? 1e-5 : 2e-4) << name << " " << tokens;
     }
   }
 }

@@ -13,7 +13,7 @@ namespace {
 // with P rounded alike, what is left is the tensor core's adder, and P's that a rounding error moved to their
 // neighbour.
 constexpr double kQuantised = 3e-3;
-constexpr double kWorstRow = 4e-2;  // a window of 17 keys, one of which moved
+constexpr double kWorstRow = 3e-2;  // a window of 17 keys, one of which moved
 
 void expect_close(const World& world, int samples, const char* what) {
   const Errors e = world.compare(samples);
@@ -123,8 +123,8 @@ void chunking_does_not_matter() {
       }
       const double error = relative_error(pieces, whole);
       // Decode sums Q K^T in two levels always, prefill where scores are large: at head_dim 256 that shows.
-      KV8_EXPECT(pieces.size() == whole.size() && error < 2e-3, "head_dim %d, chunks of %d: %.2e", head_dim,
-                 chunk, error);
+      KV8_EXPECT(pieces.size() == whole.size() && error < (head_dim == 256 ? 1.5e-3 : 1e-3),
+                 "head_dim %d, chunks of %d: %.2e", head_dim, chunk, error);
       const std::vector<float> last(pieces.end() - row, pieces.end());
       const std::vector<float> last_whole(whole.end() - row, whole.end());
       KV8_EXPECT(relative_error(last, last_whole) < 2e-3, "head_dim %d, chunks of %d, last row: %.2e",
