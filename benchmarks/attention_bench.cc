@@ -1,13 +1,15 @@
 // Attention on the CPU: decode time per cached token by cache format, and prefill throughput.
-//   kv8_attention_bench --benchmark_filter=decode
+//   KV8_SIMD=avx2 kv8_attention_bench --benchmark_filter=decode
 // The caches of decode are as large as a model's (30 layers), so that they come from memory as they do there.
 #include <cstdint>
+#include <cstdio>
 #include <random>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include "attention/cpu/paged_attention.h"
+#include "numerics/simd.h"
 
 namespace kv8::attention {
 namespace {
@@ -160,4 +162,13 @@ BENCHMARK_CAPTURE(BM_emulation, single, Accumulate::single)->Arg(1)->Arg(2)->Use
 }  // namespace
 }  // namespace kv8::attention
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  if (const auto status = kv8::numerics::limit_simd_by_environment(); !status) {
+    std::fprintf(stderr, "%s\n", status.error().message.c_str());
+    return 2;
+  }
+  benchmark::AddCustomContext("simd", kv8::numerics::simd_name());
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+}

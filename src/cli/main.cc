@@ -7,6 +7,7 @@
 #include <kv8/version.h>
 
 #include "cli/command.h"
+#include "numerics/simd.h"
 
 namespace kv8::cli {
 
@@ -42,6 +43,7 @@ constexpr const char* kFooter =
     "Exit codes: 0 success; 1 check: outside of the bounds; 2 wrong options; 3 a model or file that is "
     "missing, damaged or\n"
     "unsupported; 4 not enough memory; 130 interrupted.\n"
+    "The environment variable KV8_SIMD=avx2 (sse4, ...) keeps the CPU kernels from using anything better.\n"
     "`kv8 COMMAND --help` explains a command.";
 
 int run(int argc, char** argv) {
@@ -63,6 +65,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? exit_ok : exit_usage;
   }
+  if (const Status status = numerics::limit_simd_by_environment(); !status) return report(status.error());
   return selected();
 }
 

@@ -51,7 +51,13 @@ class CommandLine(Case):
     def test_version(self):
         text = self.expect(kv8("version"), OK).stdout
         self.assertRegex(text, r"^kv8 \d+\.\d+\.\d+\n")
-        self.assertEqual(json.loads(self.expect(kv8("version", "--json"), OK).stdout)["version"], text.split()[1])
+        described = json.loads(self.expect(kv8("version", "--json"), OK).stdout)
+        self.assertEqual(described["version"], text.split()[1])
+        self.assertEqual(described["simd"], text.split()[-1])
+
+    def test_the_instruction_set_can_be_limited(self):
+        self.assertIn("SCALAR", self.expect(kv8("version", KV8_SIMD="scalar"), OK).stdout)
+        self.assertIn("scalar", self.expect(kv8("version", KV8_SIMD="mmx"), USAGE).stderr)
 
     def test_help_names_every_command_and_the_exit_codes(self):
         out = self.expect(kv8("--help"), OK).stdout

@@ -5,8 +5,10 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "attention/cpu/few_rows-inl.h"
 #include "attention/cpu/many_rows-inl.h"
+#if HWY_TARGET != HWY_SCALAR  // which has no lanes to run along head_dim
+#include "attention/cpu/few_rows-inl.h"
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace kv8::attention::cpu {
@@ -15,11 +17,9 @@ namespace HWY_NAMESPACE {
 template <class W>
 void attend_format(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32Scratch& scratch,
                    const PartialRows& out) {
-  const bool whole_vectors = block.problem->cache.head_dim % hn::Lanes(FewRowsTag()) == 0;
-  if (block.rows <= kFewRows && whole_vectors &&
-      attend_few_rows<W>(block, first_tile, end_tile, scratch, out)) {
-    return;
-  }
+#if HWY_TARGET != HWY_SCALAR
+  if (block.rows <= kFewRows && attend_few_rows<W>(block, first_tile, end_tile, scratch, out)) return;
+#endif
   attend_many_rows<W>(block, first_tile, end_tile, scratch, out);
 }
 

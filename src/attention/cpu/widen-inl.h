@@ -1,4 +1,4 @@
-// One vector of stored keys or values, widened to float32. Compiled once per target.
+// Stored keys or values, widened to float32 in registers. Compiled once per target.
 #if defined(KV8_ATTENTION_WIDEN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KV8_ATTENTION_WIDEN_INL_H_
 #undef KV8_ATTENTION_WIDEN_INL_H_
@@ -20,36 +20,57 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Each format: load() gives stored number * 2^-kExponent, exactly, subnormals included; widen() the number
-// itself.
+// Each format gives stored number * 2^-kExponent, exactly, subnormals included, in two ways. load() widens a
+// vector in the order it is stored. load_pair() is cheaper: it takes two vectors at once from a group of
+// 2 * kPairs vectors, in the order that costs the fewest instructions; source() says where the numbers of
+// vector `vector` of a group came from. widen() is for one number, itself.
 struct WidenF32 {
   using Stored = float;
   static constexpr int kExponent = 0;
+  static constexpr size_t kPairs = 1;
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const Stored* from) {
     return hn::LoadU(d, from);
   }
+  template <class D>
+  static HWY_INLINE void load_pair(D d, const Stored* group, size_t /*pair*/, hn::Vec<D>& first,
+                                   hn::Vec<D>& second) {
+    first = hn::LoadU(d, group);
+    second = hn::LoadU(d, group + hn::Lanes(d));
+  }
+  static size_t source(size_t lanes, size_t vector, size_t lane) { return vector * lanes + lane; }
   static float widen(Stored code) { return code; }
 };
 
 struct WidenBf16 {
   using Stored = uint16_t;
   static constexpr int kExponent = 0;
+  static constexpr size_t kPairs = 1;
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const Stored* from) {
     const hn::RebindToUnsigned<D> du;
     const hn::Rebind<uint16_t, D> d16;
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, from))));
   }
+  // A lane holds two numbers; each is one instruction away from its float.
+  template <class D>
+  static HWY_INLINE void load_pair(D d, const Stored* group, size_t /*pair*/, hn::Vec<D>& first,
+                                   hn::Vec<D>& second) {
+    const hn::RebindToUnsigned<D> du;
+    const auto both = hn::BitCast(du, hn::LoadU(hn::Repartition<uint16_t, D>(), group));
+    first = hn::BitCast(d, hn::ShiftLeft<16>(both));
+    second = hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000U)));
+  }
+  static size_t source(size_t /*lanes*/, size_t vector, size_t lane) { return 2 * lane + vector; }
   static float widen(Stored code) { return numerics::bf16_to_float(code); }
 };
 
-// An e4m3 code's bits at their place in a float stand for value * 2^-120: three instructions a vector, where
-// a multiplication and a test for NaN would double that. NaN codes come out as +-480; callers look for them
-// first.
+// An e4m3 code's bits at their place in a float stand for value * 2^-120: that saves a multiplication. NaN
+// codes come out as +-480; callers look for them first.
 struct WidenFp8 {
   using Stored = uint8_t;
   static constexpr int kExponent = 120;
+  static constexpr size_t kPairs = 2;
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const Stored* from) {
     const hn::RebindToSigned<D> di;
@@ -57,6 +78,24 @@ struct WidenFp8 {
     // The sign extension puts copies of the sign above the code: one of them lands on the float's sign bit.
     const auto code = hn::PromoteTo(di, hn::LoadU(d8, reinterpret_cast<const int8_t*>(from)));
     return hn::BitCast(d, hn::And(hn::ShiftLeft<20>(code), hn::Set(di, static_cast<int32_t>(0x87F00000U))));
+  }
+  // A lane holds four codes. The upper code of each 16-bit half, shifted down by 4 with its sign, is the
+  // upper half of its float; so 9 instructions make 4 vectors, none of which moves numbers across lanes.
+  template <class D>
+  static HWY_INLINE void load_pair(D d, const Stored* group, size_t pair, hn::Vec<D>& first,
+                                   hn::Vec<D>& second) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::Repartition<int16_t, D> d16;
+    auto codes = hn::BitCast(d16, hn::LoadU(hn::Repartition<uint8_t, D>(), group));
+    if (pair == 1) codes = hn::ShiftLeft<8>(codes);  // the lower codes' turn
+    const auto halves = hn::And(hn::ShiftRight<4>(codes), hn::Set(d16, static_cast<int16_t>(0x87F0)));
+    const auto both = hn::BitCast(du, halves);
+    first = hn::BitCast(d, hn::ShiftLeft<16>(both));
+    second = hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000U)));
+  }
+  static size_t source(size_t /*lanes*/, size_t vector, size_t lane) {
+    const size_t pair = vector / 2;
+    return 4 * lane + 2 * (vector % 2) + (1 - pair);
   }
   static float widen(Stored code) { return numerics::e4m3_to_float(code); }
 };
