@@ -1,8 +1,11 @@
 // Products with weights of every type against float64.
 #include <cmath>
+#include <cstring>
 #include <random>
+#include <string>
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include "ops/cpu/cpu_ops.h"
 #include "ops/random_weights.h"
@@ -194,6 +197,45 @@ TEST(Linear, NotANumberShows) {
   }
 }
 
+// Infinities, NaNs and scales beyond what widening in registers knows, in one row of many.
+TEST(Linear, SpecialWeightsStayInTheirRow) {
+  std::mt19937 random(9);
+  const auto ops = cpu::make_cpu_ops({.threads = 2});
+  constexpr int64_t kRows = 70;
+  constexpr int64_t kCols = 300;
+  struct Special {
+    DType dtype;
+    uint16_t code;
+  };
+  for (const Special special :
+       {Special{DType::f8_e4m3, 0x7F}, Special{DType::f8_e4m3, 0xFF}, Special{DType::f16, 0x7E00},
+        Special{DType::f16, 0xFC00}, Special{DType::bf16, 0x7FC0}, Special{DType::bf16, 0xFF80}}) {
+    for (const int64_t column : {0, 130, 299}) {
+      for (const int64_t tokens : {1, 7}) {
+        RandomMatrix w = random_matrix(special.dtype, kRows, kCols, random);
+        const size_t size = row_bytes(special.dtype, 1);
+        std::memcpy(w.bytes.data() + (33 * kCols + column) * static_cast<int64_t>(size), &special.code, size);
+        const std::vector<float> x = random_floats(static_cast<size_t>(tokens * kCols), random);
+        const std::vector<float> out = run_linear(*ops, {&w}, x, tokens);
+        for (int64_t i = 0; i < tokens * kRows; ++i)
+          EXPECT_EQ(std::isfinite(out[static_cast<size_t>(i)]), i % kRows != 33)
+              << to_string(special.dtype) << " code " << special.code << " row " << i % kRows;
+      }
+    }
+  }
+}
+
+TEST(Linear, Fp8ScalesOfEverySize) {
+  std::mt19937 random(10);
+  const auto ops = cpu::make_cpu_ops({.threads = 1});
+  for (const float scale : {1e-30F, 1e-10F, 200.0F, 300.0F, 1e20F}) {
+    RandomMatrix w = random_matrix(DType::f8_e4m3, 64, 256, random, ScaleKind::row);
+    for (float& row_scale : w.scale) row_scale *= scale;
+    const std::vector<float> x = random_floats(256, random);
+    EXPECT_LT(worst_error({&w}, x, 1, run_linear(*ops, {&w}, x, 1)), 1e-6) << scale;
+  }
+}
+
 TEST(Linear, StackedPartsOfDifferentTypesWithBiases) {
   std::mt19937 random(4);
   const RandomMatrix a = random_matrix(DType::bf16, 19, 256, random, ScaleKind::none, true);
@@ -212,6 +254,37 @@ TEST(Linear, StackedPartsOfDifferentTypesWithBiases) {
     }
   }
 }
+
+class LinearOnTarget : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+TEST_P(LinearOnTarget, IsRight) {
+  std::mt19937 random(11);
+  const auto ops = cpu::make_cpu_ops({.threads = 1});
+  const auto expect_right = [&](DType dtype, ScaleKind kind, int64_t cols) {
+    for (const int64_t tokens : {1, 5, 8}) {
+      RandomMatrix w = random_matrix(dtype, 75, cols, random, kind);
+      if (dtype == DType::f16) {  // every code below 2, subnormals among them
+        for (size_t i = 0; i < w.bytes.size(); i += 2) {
+          const auto code = static_cast<uint16_t>(random() & 0xBFFFU);
+          std::memcpy(w.bytes.data() + i, &code, sizeof(code));
+        }
+      }
+      const std::vector<float> x = random_floats(static_cast<size_t>(tokens * cols), random);
+      EXPECT_LT(worst_error({&w}, x, tokens, run_linear(*ops, {&w}, x, tokens)), 1e-6)
+          << to_string(dtype) << " " << cols << " columns, " << tokens << " tokens";
+    }
+  };
+  for (const DType dtype : kFloatTypes) expect_right(dtype, ScaleKind::none, 531);
+  for (const ScaleKind kind : {ScaleKind::tensor, ScaleKind::row, ScaleKind::block})
+    expect_right(DType::f8_e4m3, kind, 700);
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, LinearOnTarget, testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
+                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
 
 }  // namespace
 }  // namespace kv8::ops

@@ -1,6 +1,7 @@
 #include "ops/cpu/linear_float.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/tensor.h"
 #include "numerics/dequantize.h"
@@ -12,59 +13,30 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/cpu/lane_columns-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace kv8::ops::cpu {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Wider vectors than eight lanes would only make the panels, and so the remainders, larger.
-using F32 = hn::CappedTag<float, 8>;
-using V = hn::Vec<F32>;
-
-// Vectors of weight rows; with kTokens: 12 sums, which fill AVX2's 16 registers with their operands. Their
-// lanes together are a multiple of kTransposed on every target.
-constexpr int kVectors = HWY_TARGET == HWY_SCALAR ? 4 : 2;
+// A panel's vectors of rows: their sums are chains of additions, and this many chains keep the multipliers
+// busy. Of several tokens only kSharedVectors are summed up at a time: with kTokens, 12 sums, which fill
+// AVX2's 16 registers with their operands.
+constexpr int kVectors = 4;
+constexpr int kSharedVectors = 2;
 constexpr int kTokens = 6;
-constexpr int64_t kColumns =
-    512;  // of a panel at a time: it stays in the second-level cache; whole GGUF blocks
+// Columns of a panel: with few tokens it stays in the first-level cache until it is used, with many in the
+// second. Multiples of all blocks.
+constexpr int64_t kFewColumns = 128;
+constexpr int64_t kColumns = 512;
 constexpr int64_t kTransposed = 4;  // rows and columns that are transposed together
-
-// One vector of 16-bit codes, widened.
-struct WidenBf16 {
-  static constexpr DType kType = DType::bf16;
-  static HWY_INLINE V load(F32 d, const std::byte* codes) {
-    const hn::Rebind<uint16_t, F32> d16;
-    const hn::RebindToUnsigned<F32> d32;
-    const auto wide = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(codes)));
-    return hn::BitCast(d, hn::ShiftLeft<16>(wide));
-  }
-};
-struct WidenF16 {
-  static constexpr DType kType = DType::f16;
-  static HWY_INLINE V load(F32 d, const std::byte* codes) {
-    const hn::Rebind<hwy::float16_t, F32> d16;
-    return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(codes)));
-  }
-};
-
-template <class Widen>
-void widen_16_bits(const std::byte* row, int64_t count, float* out) {
-  const F32 d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t k = 0;
-  for (; k + lanes <= count; k += lanes) hn::StoreU(Widen::load(d, row + 2 * k), d, out + k);
-  numerics::dequantize_row(Widen::kType, row + 2 * k, count - k, out + k);
-}
 
 // Columns [first, first + count) of row r, widened and scaled. first is a multiple of kColumns.
 void widen_columns(const WeightPart& part, int64_t r, int64_t first, int64_t count, float* out) {
   const std::byte* from = part.row(r) + row_bytes(part.dtype, first);
-  if (part.dtype == DType::bf16) {
-    widen_16_bits<WidenBf16>(from, count, out);
-  } else if (part.dtype == DType::f16) {
-    widen_16_bits<WidenF16>(from, count, out);
-  } else if (part.dtype == DType::f8_e4m3) {
+  if (part.dtype == DType::f8_e4m3) {
     numerics::dequantize_e4m3(reinterpret_cast<const uint8_t*>(from), static_cast<size_t>(count), 1.0F, out);
   } else {
     numerics::dequantize_row(part.dtype, from, count, out);
@@ -104,68 +76,145 @@ void transpose_rows(const float* from, int64_t columns, int64_t width, float* pa
   }
 }
 
-// sums[t][0..width) += panel^T x_t, column by column.
-template <int T>
-HWY_INLINE void multiply(const float* panel, int64_t columns, const float* x, int64_t x_stride, float* sums) {
+// sums[t][0..kCount vectors) += panel^T x_t, column by column; width: of a row of the panel and of the sums.
+template <int T, int kCount>
+HWY_INLINE void multiply(const float* HWY_RESTRICT panel, int64_t width, int64_t columns,
+                         const float* HWY_RESTRICT x, int64_t x_stride, float* HWY_RESTRICT sums) {
   const F32 d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t width = kVectors * lanes;
-  V sum[T][kVectors];
+  V sum[T][kCount];
   KV8_UNROLL
   for (int t = 0; t < T; ++t) {
     KV8_UNROLL
-    for (int v = 0; v < kVectors; ++v) sum[t][v] = hn::LoadU(d, sums + t * width + v * lanes);
+    for (int v = 0; v < kCount; ++v) sum[t][v] = hn::LoadU(d, sums + t * width + v * lanes);
   }
   for (int64_t c = 0; c < columns; ++c) {
-    V weights[kVectors];
+    V weights[kCount];
     KV8_UNROLL
-    for (int v = 0; v < kVectors; ++v) weights[v] = hn::LoadU(d, panel + c * width + v * lanes);
+    for (int v = 0; v < kCount; ++v) weights[v] = hn::LoadU(d, panel + c * width + v * lanes);
     KV8_UNROLL
     for (int t = 0; t < T; ++t) {
       const V token = hn::Set(d, x[t * x_stride + c]);
       KV8_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[t][v] = hn::MulAdd(weights[v], token, sum[t][v]);
+      for (int v = 0; v < kCount; ++v) sum[t][v] = hn::MulAdd(weights[v], token, sum[t][v]);
     }
   }
   KV8_UNROLL
   for (int t = 0; t < T; ++t) {
     KV8_UNROLL
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[t][v], d, sums + t * width + v * lanes);
+    for (int v = 0; v < kCount; ++v) hn::StoreU(sum[t][v], d, sums + t * width + v * lanes);
   }
+}
+
+// Columns [first, first + columns) of `rows` rows from r as a panel [columns][width], rows beyond `rows`
+// zero: any format, through memory. widened: [kTransposed][kColumns] of scratch.
+void fill_panel(const WeightPart& part, int64_t r, int64_t rows, int64_t first, int64_t columns,
+                int64_t width, float* widened, float* panel) {
+  for (int64_t i = 0; i < width; i += kTransposed) {
+    for (int64_t j = i; j < i + kTransposed; ++j) {
+      float* row = widened + (j - i) * kColumns;
+      if (j < rows) {
+        widen_columns(part, r + j, first, columns, row);
+      } else {
+        std::fill(row, row + columns, 0.0F);
+      }
+    }
+    transpose_rows(widened, columns, width, panel + i);
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+
+// The same for kVectors whole vectors of rows in registers. False if something is among them, a number or a
+// scale, that only widen_columns() can widen.
+template <class W>
+bool fill_panel_directly(const WeightPart& part, int64_t r, int64_t first, int64_t columns, float* panel) {
+  const F32 d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t width = kVectors * lanes;
+  const int64_t whole = columns / kStep<W> * kStep<W>;
+  const int64_t run = part.scale_cols > 1 ? kScaleBlock : kColumns;  // columns that share their scales
+  for (int64_t v = 0; v < kVectors; ++v) {
+    const int64_t row = r + v * lanes;
+    for (int64_t c = 0; c < whole; c += run) {
+      V multipliers = hn::Set(d, W::kMultiplier);
+      if (!part.scales.empty()) {
+        HWY_ALIGN float scales[hn::MaxLanes(F32())];
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+          const float* row_scales = part.row_scales(row + lane);
+          scales[lane] = row_scales[part.scale_cols > 1 ? (first + c) / kScaleBlock : 0] * W::kMultiplier;
+          if (!std::isfinite(scales[lane])) return false;
+        }
+        multipliers = hn::Load(d, scales);
+      }
+      if (!store_columns<W>(part.row(row) + row_bytes(part.dtype, first + c), part.row_bytes,
+                            std::min(run, whole - c), multipliers, width, panel + c * width + v * lanes))
+        return false;
+    }
+    for (int64_t lane = 0; lane < (whole < columns ? lanes : 0); ++lane) {
+      float rest[kStep<W>];
+      widen_columns(part, row + lane, first + whole, columns - whole, rest);
+      for (int64_t c = whole; c < columns; ++c) panel[c * width + v * lanes + lane] = rest[c - whole];
+    }
+  }
+  return true;
+}
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
+using FillPanel = bool (*)(const WeightPart&, int64_t r, int64_t first, int64_t columns, float* panel);
+
+// Null: this format goes through memory.
+FillPanel direct_fill(DType dtype) {
+#if HWY_TARGET != HWY_SCALAR
+  switch (dtype) {
+    case DType::f32:
+      return fill_panel_directly<LaneF32>;
+    case DType::bf16:
+      return fill_panel_directly<LaneBf16>;
+    case DType::f16:
+      return fill_panel_directly<LaneF16>;
+    case DType::f8_e4m3:
+      return fill_panel_directly<LaneE4m3>;
+    default:
+      break;
+  }
+#endif
+  (void)dtype;
+  return nullptr;
 }
 
 // Scratch: a panel [kColumns][width], four widened rows [4][kColumns], the sums [tokens][width].
 void linear_rows(const WeightPart& part, int64_t begin, int64_t end, TokenRange tokens,
                  const LinearProblem& p, std::vector<float>& scratch) {
   const F32 d;
-  const int64_t width = kVectors * static_cast<int64_t>(hn::Lanes(d));
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t width = kVectors * lanes;
   const int64_t count = tokens.end - tokens.begin;
   const int64_t needed = kColumns * width + kTransposed * kColumns + count * width;
   scratch.resize(std::max(scratch.size(), static_cast<size_t>(needed)));
   float* panel = scratch.data();
   float* widened = panel + kColumns * width;
   float* sums = widened + kTransposed * kColumns;
+  const FillPanel fill = direct_fill(part.dtype);
+  // GGUF's blocks are up to 256 columns wide.
+  const int64_t panel_columns = count < kTokens && fill != nullptr ? kFewColumns : kColumns;
   for (int64_t r = begin; r < end; r += width) {
     const int64_t rows = std::min(width, end - r);
     std::fill(sums, sums + count * width, 0.0F);
-    for (int64_t first = 0; first < part.cols; first += kColumns) {
-      const int64_t columns = std::min(kColumns, part.cols - first);
-      for (int64_t i = 0; i < width; i += kTransposed) {
-        for (int64_t j = i; j < i + kTransposed; ++j) {
-          float* row = widened + (j - i) * kColumns;
-          if (j < rows) {
-            widen_columns(part, r + j, first, columns, row);
-          } else {
-            std::fill(row, row + columns, 0.0F);
-          }
-        }
-        transpose_rows(widened, columns, width, panel + i);
-      }
+    for (int64_t first = 0; first < part.cols; first += panel_columns) {
+      const int64_t columns = std::min(panel_columns, part.cols - first);
+      if (fill == nullptr || rows < width || !fill(part, r, first, columns, panel))
+        fill_panel(part, r, rows, first, columns, width, widened, panel);
       const float* x = p.x + tokens.begin * part.cols + first;
       int64_t t = 0;
-      for (; t + kTokens <= count; t += kTokens)
-        multiply<kTokens>(panel, columns, x + t * part.cols, part.cols, sums + t * width);
-      for (; t < count; ++t) multiply<1>(panel, columns, x + t * part.cols, part.cols, sums + t * width);
+      for (; t + kTokens <= count; t += kTokens) {
+        for (int64_t v = 0; v < kVectors; v += kSharedVectors)
+          multiply<kTokens, kSharedVectors>(panel + v * lanes, width, columns, x + t * part.cols, part.cols,
+                                            sums + t * width + v * lanes);
+      }
+      for (; t < count; ++t)
+        multiply<1, kVectors>(panel, width, columns, x + t * part.cols, part.cols, sums + t * width);
     }
     const int64_t row_index = part.row_begin + r;
     for (int64_t t = 0; t < count; ++t) {
