@@ -9,7 +9,7 @@ namespace kv8::ops::cpu {
 
 namespace {
 
-constexpr int64_t kUnitRows = kPackedUnitRows;  // rows that one thread works on together
+constexpr int64_t kUnitRows = 2 * kPackedUnitRows;  // rows that one thread works on together
 constexpr int64_t kTokenTile = 192;  // their activations stay in the second-level cache while weights pass by
 
 int64_t units_of(const WeightPart& part) {

@@ -106,11 +106,12 @@ HWY_INLINE void multiply(const float* HWY_RESTRICT panel, int64_t width, int64_t
   }
 }
 
-// Columns [first, first + columns) of `rows` rows from r as a panel [columns][width], rows beyond `rows`
-// zero: any format, through memory. widened: [kTransposed][kColumns] of scratch.
-void fill_panel(const WeightPart& part, int64_t r, int64_t rows, int64_t first, int64_t columns,
+// Columns [first, first + columns) of the rows r + i, done <= i < width, as a panel [columns][width]; rows
+// from i = rows on are zero. Any format, through memory. done: a multiple of kTransposed; widened:
+// [kTransposed][kColumns] of scratch.
+void fill_panel(const WeightPart& part, int64_t r, int64_t done, int64_t rows, int64_t first, int64_t columns,
                 int64_t width, float* widened, float* panel) {
-  for (int64_t i = 0; i < width; i += kTransposed) {
+  for (int64_t i = done; i < width; i += kTransposed) {
     for (int64_t j = i; j < i + kTransposed; ++j) {
       float* row = widened + (j - i) * kColumns;
       if (j < rows) {
@@ -125,16 +126,17 @@ void fill_panel(const WeightPart& part, int64_t r, int64_t rows, int64_t first, 
 
 #if HWY_TARGET != HWY_SCALAR
 
-// The same for kVectors whole vectors of rows in registers. False if something is among them, a number or a
-// scale, that only widen_columns() can widen.
+// The same in registers, for the first `vectors` whole vectors of rows. Returns how many it did: all, unless
+// something is among them, a number or a scale, that only widen_columns() can widen.
 template <class W>
-bool fill_panel_directly(const WeightPart& part, int64_t r, int64_t first, int64_t columns, float* panel) {
+int64_t fill_panel_directly(const WeightPart& part, int64_t r, int64_t vectors, int64_t first,
+                            int64_t columns, float* panel) {
   const F32 d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t width = kVectors * lanes;
   const int64_t whole = columns / kStep<W> * kStep<W>;
   const int64_t run = part.scale_cols > 1 ? kScaleBlock : kColumns;  // columns that share their scales
-  for (int64_t v = 0; v < kVectors; ++v) {
+  for (int64_t v = 0; v < vectors; ++v) {
     const int64_t row = r + v * lanes;
     for (int64_t c = 0; c < whole; c += run) {
       V multipliers = hn::Set(d, W::kMultiplier);
@@ -143,13 +145,13 @@ bool fill_panel_directly(const WeightPart& part, int64_t r, int64_t first, int64
         for (int64_t lane = 0; lane < lanes; ++lane) {
           const float* row_scales = part.row_scales(row + lane);
           scales[lane] = row_scales[part.scale_cols > 1 ? (first + c) / kScaleBlock : 0] * W::kMultiplier;
-          if (!std::isfinite(scales[lane])) return false;
+          if (!std::isfinite(scales[lane])) return v;
         }
         multipliers = hn::Load(d, scales);
       }
       if (!store_columns<W>(part.row(row) + row_bytes(part.dtype, first + c), part.row_bytes,
                             std::min(run, whole - c), multipliers, width, panel + c * width + v * lanes))
-        return false;
+        return v;
     }
     for (int64_t lane = 0; lane < (whole < columns ? lanes : 0); ++lane) {
       float rest[kStep<W>];
@@ -157,12 +159,13 @@ bool fill_panel_directly(const WeightPart& part, int64_t r, int64_t first, int64
       for (int64_t c = whole; c < columns; ++c) panel[c * width + v * lanes + lane] = rest[c - whole];
     }
   }
-  return true;
+  return vectors;
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR
 
-using FillPanel = bool (*)(const WeightPart&, int64_t r, int64_t first, int64_t columns, float* panel);
+using FillPanel = int64_t (*)(const WeightPart&, int64_t r, int64_t vectors, int64_t first, int64_t columns,
+                              float* panel);
 
 // Null: this format goes through memory.
 FillPanel direct_fill(DType dtype) {
@@ -204,8 +207,8 @@ void linear_rows(const WeightPart& part, int64_t begin, int64_t end, TokenRange 
     std::fill(sums, sums + count * width, 0.0F);
     for (int64_t first = 0; first < part.cols; first += panel_columns) {
       const int64_t columns = std::min(panel_columns, part.cols - first);
-      if (fill == nullptr || rows < width || !fill(part, r, first, columns, panel))
-        fill_panel(part, r, rows, first, columns, width, widened, panel);
+      const int64_t done = fill == nullptr ? 0 : fill(part, r, rows / lanes, first, columns, panel) * lanes;
+      if (done < width) fill_panel(part, r, done, rows, first, columns, width, widened, panel);
       const float* x = p.x + tokens.begin * part.cols + first;
       int64_t t = 0;
       for (; t + kTokens <= count; t += kTokens) {
