@@ -49,7 +49,7 @@ void print_json(const std::vector<eval::NumericsRow>& rows, const eval::Numerics
 }
 
 Expected<int> execute(NumericsCommand& command) {
-  ThreadPool pool(command.threads);
+  ThreadPool pool(usable_threads(command.threads));
   ProgressBar progress("measuring");
   command.options.progress = [&](int64_t done, int64_t total) { progress.update(done, total); };
   KV8_ASSIGN_OR_RETURN(const std::vector<eval::NumericsRow> rows, eval::run_numerics(command.options, pool));
@@ -78,7 +78,8 @@ void add_eval(CLI::App& app, Selected& selected) {
   numerics->add_option("--head-dim", options->options.head_dim, "A multiple of 32");
   numerics->add_option("--heads", options->options.heads, "Independent rows that the errors are taken over");
   numerics->add_option("--seed", options->options.seed, "Of the random numbers");
-  numerics->add_option("--threads", options->threads, "CPU threads; 0: all that the process may use");
+  numerics->add_option("--threads", options->threads, "CPU threads; 0: all that the process may use")
+      ->check(CLI::Range(0, 4096));
   numerics->add_flag("--json", options->json, "Print JSON");
   numerics->callback([options, &selected] { selected = work(options, execute); });
 }

@@ -150,6 +150,11 @@ void ThreadPool::parallel_for(int64_t tasks, LoopBody body) {
   state.in_loop = false;
 }
 
+int usable_threads(int asked) {
+  const int available = available_threads();
+  return asked > 0 ? std::min(asked, available) : available;
+}
+
 int available_threads() {
   int count = 1;
   cpu_set_t mask;

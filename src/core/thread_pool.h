@@ -56,5 +56,7 @@ class ThreadPool {
 
 // How many threads this process may run at once: the affinity mask, limited by a cgroup CPU quota.
 int available_threads();
+// `asked` threads, 0 for all, but no more than can run at once: more would only wait for each other.
+int usable_threads(int asked);
 
 }  // namespace kv8

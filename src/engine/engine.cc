@@ -4,18 +4,23 @@
 
 #include "core/check.h"
 #include "core/half.h"
+#include "core/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace kv8::engine {
 
 namespace {
 
+constexpr int64_t kMaxModelLen = int64_t{1} << 40;  // tokens
+constexpr double kMaxCacheBytes = 16e12;
+
 Status validate(const EngineOptions& options) {
   const auto refuse = [](const char* field, const char* range) {
     return make_error(ErrorCode::invalid_argument, "{}: expected {}", field, range);
   };
   if (options.threads < 0 || options.threads > 4096) return refuse("threads", "0 (all) to 4096");
-  if (options.max_model_len < 0) return refuse("max-model-len", "0 (the model's own) or a number of tokens");
+  if (options.max_model_len < 0 || options.max_model_len > kMaxModelLen)
+    return refuse("max-model-len", "0 (the model's own) to 1099511627776 tokens");
   if (options.prefill_chunk < 1 || options.prefill_chunk > 1 << 20)
     return refuse("prefill-chunk", "1 to 1048576 tokens");
   if (options.max_logit_rows < 1) return refuse("max-logit-rows", "at least 1");
@@ -47,7 +52,12 @@ Expected<std::unique_ptr<Engine>> Engine::create(const std::string& model, const
                     config.max_positions));
   }
 
-  engine->ops_ = ops::cpu::make_cpu_ops({.threads = options.threads});
+  const int threads = usable_threads(options.threads);
+  if (options.threads > threads) {
+    engine->warnings_.push_back(
+        fmt::format("{} threads are more than can run at once here: {} are used", options.threads, threads));
+  }
+  engine->ops_ = ops::cpu::make_cpu_ops({.threads = threads});
   KV8_ASSIGN_OR_RETURN(models::DecoderWeights weights,
                        models::load_decoder_weights(*engine->checkpoint_, config, *engine->ops_));
   const models::DecoderLimits limits{options.prefill_chunk,
@@ -64,10 +74,20 @@ Status Engine::load_cache() {
   KV8_RETURN_IF_ERROR(kv_cache::apply_skip_layers(options_.skip_layers, layers));
   KV8_ASSIGN_OR_RETURN(plan_, kv_cache::make_cache_plan(std::move(layers)));
   std::vector<int64_t> pages;
+  double bytes = 0;  // more than 64 bits, perhaps
   for (const kv_cache::CacheGroup& group : plan_.groups) {
     pages.push_back(group.pages_for(max_model_len_, options_.prefill_chunk));
-    pools_.emplace_back(pages.back());
+    bytes += static_cast<double>(pages.back()) * static_cast<double>(group.page_bytes());
   }
+  // Pages are backed by memory as they fill up, so that a long limit costs little; some are beyond any
+  // machine.
+  if (bytes > kMaxCacheBytes) {
+    return make_error(
+        ErrorCode::out_of_memory,
+        "a KV cache for {} tokens takes {:.0f} GB: lower --max-model-len (the model's own limit is {})",
+        max_model_len_, bytes * 1e-9, config().max_positions);
+  }
+  for (const int64_t count : pages) pools_.emplace_back(count);
   KV8_RETURN_IF_ERROR(ops_->allocate_cache(plan_, pages));
   KV8_RETURN_IF_ERROR(ops_->set_accumulate(options_.accumulate));
   return load_scales();

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "models/family.h"
 #include "models/rope.h"
@@ -169,6 +171,12 @@ Expected<ModelConfig> parse_model_config(const Json& json, const std::string& so
                        config.boolean_or("tie_word_embeddings", family->name == "gemma3"));
   KV8_ASSIGN_OR_RETURN(const double attention_cap, config.number_or("attn_logit_softcapping", 0.0));
   KV8_ASSIGN_OR_RETURN(const double logit_cap, config.number_or("final_logit_softcapping", 0.0));
+  for (const auto& [name, cap] : {std::pair{"attn_logit_softcapping", attention_cap},
+                                  std::pair{"final_logit_softcapping", logit_cap}}) {
+    if (cap >= 0 && cap <= std::numeric_limits<float>::max()) continue;
+    return make_error(ErrorCode::corrupt_data, "{}: {} is no cap; expected a number > 0, or null for none",
+                      config.field(name), cap);
+  }
   model.attention_soft_cap = static_cast<float>(attention_cap);
   model.logit_soft_cap = static_cast<float>(logit_cap);
   KV8_ASSIGN_OR_RETURN(model.bos_ids, config.integers_or_empty("bos_token_id", 0, model.vocab_size - 1));

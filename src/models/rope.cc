@@ -8,6 +8,10 @@ namespace kv8::models {
 
 namespace {
 
+// No real model comes near either: frequencies start at 1, and YaRN's magnitude is 1 + 0.1 ln(factor).
+constexpr double kMaxFrequency = 1'000.0;
+constexpr float kMaxMagnitude = 100.0F;
+
 std::vector<double> base_frequencies(double theta, int rotary_dim) {
   std::vector<double> frequencies(static_cast<size_t>(rotary_dim / 2));
   for (size_t i = 0; i < frequencies.size(); ++i) {
@@ -121,6 +125,17 @@ Expected<RopeResult> make_rope(const JsonObject& parameters, int head_dim, doubl
   if (parameters.has("factor") && kind != "default") {
     KV8_ASSIGN_OR_RETURN(const double factor, parameters.number("factor"));
     result.description += fmt::format(", factor {}", factor);
+  }
+  for (const double frequency : frequencies) {
+    if (frequency >= 0 && frequency <= kMaxFrequency) continue;
+    return make_error(
+        ErrorCode::corrupt_data,
+        "{}: RoPE would turn by {} radians a token; theta or a factor of the scaling is damaged",
+        parameters.field("rope_theta"), frequency);
+  }
+  if (!(result.rope.magnitude > 0 && result.rope.magnitude <= kMaxMagnitude)) {
+    return make_error(ErrorCode::corrupt_data, "{}: {}; expected a number in (0, {}]",
+                      parameters.field("attention_factor"), result.rope.magnitude, kMaxMagnitude);
   }
   result.rope.inverse_frequencies.assign(frequencies.begin(), frequencies.end());
   return result;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "fixtures.h"
@@ -160,6 +161,11 @@ TEST(Engine, OptionsThatMakeNoSenseAreNamed) {
   options = {};
   options.prefill_chunk = 0;
   refused(options, "prefill-chunk");
+  for (const int64_t tokens : {int64_t{-1}, int64_t{1} << 40, (int64_t{1} << 40) + 1, int64_t{1} << 62}) {
+    options = {};
+    options.max_model_len = tokens;
+    refused(options, "max-model-len");
+  }
   options = {};
   options.skip_layers = "4";
   refused(options, "layer 4");
@@ -167,6 +173,15 @@ TEST(Engine, OptionsThatMakeNoSenseAreNamed) {
   options.kv_scales = "/nowhere/kv_scales.safetensors";
   refused(options, "/nowhere/kv_scales.safetensors");
   EXPECT_FALSE(Engine::create("/nowhere", {}).has_value());
+}
+
+TEST(Engine, MoreThreadsThanCanRunAreNotStarted) {
+  EngineOptions options;
+  options.threads = 4000;
+  const auto engine = Engine::create((test::fixtures() / "models/llama").string(), options);
+  ASSERT_TRUE(engine.has_value()) << engine.error().message;
+  EXPECT_NE(fmt::format("{}", fmt::join((*engine)->warnings(), "\n")).find("4000 threads"),
+            std::string::npos);
 }
 
 // Layers kept in BF16 change what a token costs and nothing else that is visible.

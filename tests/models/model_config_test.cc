@@ -101,6 +101,8 @@ TEST(ModelConfig, ErrorsNameFileAndField) {
                {"vocab_size", Json()},
                {"intermediate_size", 1.5},
                {"rms_norm_eps", -1},
+               {"attn_logit_softcapping", -1},
+               {"final_logit_softcapping", 1e300},
                {"hidden_act", "tanh"},
                {"head_dim", 15},
                {"eos_token_id", 320},

@@ -105,7 +105,11 @@ TEST(Rope, RefusesWhatMakesNoSense) {
   for (const char* text :
        {R"({"rope_type": "ntk"})", R"({"rope_type": "linear"})", R"({"rope_type": "linear", "factor": 0})",
         R"({"rope_theta": -1})", R"({"rope_type": "llama3", "factor": 8})", R"({"rope_theta": "x"})",
-        R"({"rope_type": "yarn", "factor": -2})", R"({"partial_rotary_factor": 2})"}) {
+        R"({"rope_type": "yarn", "factor": -2})", R"({"partial_rotary_factor": 2})",
+        R"({"rope_theta": 1e-300})", R"({"rope_type": "linear", "factor": 1e-300})",
+        R"({"rope_type": "yarn", "factor": 1e-300})",
+        R"({"rope_type": "yarn", "rope_theta": 10000, "factor": 4, "attention_factor": 1e9})",
+        R"({"rope_type": "yarn", "rope_theta": 10000, "factor": 4, "attention_factor": 0})"}) {
     const auto result = rope_of(text);
     ASSERT_FALSE(result.has_value()) << text;
     EXPECT_NE(result.error().message.find("config.json: rope_parameters."), std::string::npos)

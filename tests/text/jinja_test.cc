@@ -113,6 +113,39 @@ TEST(Jinja, WhatRunsAwayStopsAtALimit) {
       "{{ ('a,' * 10 ** 6).split(',') }}",
       "{{ ('a' * 10 ** 5)|list|map('center', 10 ** 4)|list }}",
       "{{ strftime_now('%999999d') }}",
+      // Passes over long texts, and searches that a naive algorithm would take the product of the sizes for.
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ l|length }}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ 'x' if l.upper() }}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ 'x' if l.lower() }}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ 'x' if l.title() }}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ 'x' if l.swapcase() }}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ 'x' if l.capitalize() }}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ 'x' if l.strip() }}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ 'x' if l.splitlines() }}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ 'x' if l.isalpha() }}{% endfor %}",
+      "{% set l = 'b' * 10 ** 6 %}{{ l.strip('a' * 500000 + 'b') }}",
+      "{% set l = 'a' * 10 ** 6 %}{% set k = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ l == k }}{% "
+      "endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% set k = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ l < k }}{% endfor "
+      "%}",
+      "{% set l = 'a' * 10 ** 6 %}{% for i in range(99999) %}{{ {l: 1} is none }}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% set k = 'a' * 500000 + 'b' %}{% for i in range(999) %}{{ k in l }}{% "
+      "endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% set k = 'a' * 500000 + 'b' %}{% for i in range(999) %}{{ l.find(k) }}{% "
+      "endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% set k = 'b' + 'a' * 500000 %}{% for i in range(999) %}{{ l.rfind(k) "
+      "}}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% set k = 'a' * 500000 + 'b' %}{% for i in range(999) %}{{ l.count(k) "
+      "}}{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% set k = 'a' * 500000 + 'b' %}{% for i in range(999) %}{{ 'x' if "
+      "l.split(k) }}"
+      "{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% set k = 'a' * 500000 + 'b' %}{% for i in range(999) %}{{ 'x' if "
+      "l.replace(k, '') }}"
+      "{% endfor %}",
+      "{% set l = 'a' * 10 ** 6 %}{% set k = 'a' * 500000 + 'b' %}{% for i in range(999) %}{{ 'x' if "
+      "l.partition(k) }}"
+      "{% endfor %}",
   };
   for (const auto* source : sources) {
     const auto start = std::chrono::steady_clock::now();

@@ -58,6 +58,10 @@ void spend_steps(int64_t count) {
   if (Budget* budget = Budget::current()) budget->step(count);
 }
 
+void spend_pass(size_t bytes) {
+  spend_steps(static_cast<int64_t>(bytes / 64));
+}
+
 void check_fits(size_t bytes) {
   if (Budget* budget = Budget::current()) {
     budget->acquire(bytes);

@@ -72,6 +72,8 @@ class Charge {
 
 // Work that's not an expression of its own (a search, a comparison of containers).
 void spend_steps(int64_t count);
+// A pass over the characters of a text.
+void spend_pass(size_t bytes);
 // Refuses a value of this size before anything is allocated.
 void check_fits(size_t bytes);
 // count * size, refused if it doesn't fit.

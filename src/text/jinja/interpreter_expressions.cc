@@ -129,7 +129,7 @@ Value Interpreter::eval(const Concatenation& node) {
     text += to_text(evaluate(*item));
     check_fits(text.size());
   }
-  spend_steps(static_cast<int64_t>(text.size() / 64));
+  spend_pass(text.size());
   return Value(std::move(text));
 }
 

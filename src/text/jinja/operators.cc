@@ -9,6 +9,7 @@
 #include "text/jinja/methods.h"
 #include "text/jinja/python_text.h"
 #include "text/jinja/string_format.h"
+#include "text/jinja/text_functions.h"
 #include "text/jinja/utf8.h"
 
 namespace kv8::text::jinja {
@@ -128,7 +129,7 @@ std::optional<Value> concatenate(const Value& left, const Value& right) {
   if (left.kind() != right.kind()) return std::nullopt;
   if (left.is_string()) {
     check_fits(left.string().size() + right.string().size());
-    spend_steps(static_cast<int64_t>((left.string().size() + right.string().size()) / 64));
+    spend_pass(left.string().size() + right.string().size());
     return Value(left.string() + right.string());
   }
   if (left.kind() != Kind::list && left.kind() != Kind::tuple) return std::nullopt;
@@ -174,6 +175,7 @@ std::optional<int> order(const Value& left, const Value& right, bool& unordered)
   }
   if (left.kind() != right.kind()) return std::nullopt;
   if (left.is_string()) {  // the order of UTF-8 is that of its characters
+    spend_pass(std::min(left.string().size(), right.string().size()));
     const int result = left.string().compare(right.string());
     return result < 0 ? -1 : int{result > 0};
   }
@@ -193,8 +195,8 @@ bool contains(const Value& container, const Value& item) {
         if (item.is_undefined()) fail_undefined(item);
         fail("'in <string>' requires string as left operand, not {}", type_name(item));
       }
-      spend_steps(static_cast<int64_t>(container.string().size() / 64));
-      return container.string().find(item.string()) != std::string::npos;
+      spend_pass(container.string().size());
+      return find(container.string(), item.string()) != std::string::npos;
     case Kind::dict:
       return container.dict().find(item) != nullptr;
     default: {
@@ -246,7 +248,7 @@ std::optional<Value> python_item(const Value& object, const Value& key) {
   const int64_t index = key.integer() < 0 ? key.integer() + length : key.integer();
   if (index < 0 || index >= length) return std::nullopt;
   if (object.is_string()) {
-    spend_steps(static_cast<int64_t>(object.string().size() / 64));
+    spend_pass(object.string().size());
     size_t end = byte_offset(object.string(), static_cast<size_t>(index));
     const size_t start = end;
     next_character(object.string(), end);
@@ -356,7 +358,7 @@ Value slice(const Value& object, const Value& start, const Value& stop, const Va
         Range{range.start + indices.start * range.step, range.start + indices.stop * range.step, wide_step});
   }
   if (object.is_string() && stride == 1) {
-    spend_steps(static_cast<int64_t>(object.string().size() / 64));
+    spend_pass(object.string().size());
     if (indices.size() == 0) return Value("");
     const size_t begin = byte_offset(object.string(), static_cast<size_t>(indices.start));
     const std::string_view rest = std::string_view(object.string()).substr(begin);

@@ -37,10 +37,10 @@ std::optional<Window> window(const std::string& text, Call arguments, size_t fir
 // Character index of the first or last occurrence; -1 if there is none.
 int64_t find_text(const Value& self, Call arguments, bool last) {
   const std::string wanted = arguments.text(0);
-  spend_steps(static_cast<int64_t>(self.string().size() / 64));
+  spend_pass(self.string().size());
   const auto part = window(self.string(), arguments, 1);
   if (!part) return -1;
-  const size_t at = last ? part->text.rfind(wanted) : part->text.find(wanted);
+  const size_t at = last ? rfind(part->text, wanted) : find(part->text, wanted);
   if (at == std::string_view::npos) return -1;
   return part->start + static_cast<int64_t>(character_count(part->text.substr(0, at)));
 }
@@ -67,10 +67,11 @@ Value count(Interpreter&, const Value& self, Call arguments) {
   const std::string wanted = arguments.text(0);
   const auto part = window(self.string(), arguments, 1);
   if (!part) return Value(int64_t{0});
-  spend_steps(static_cast<int64_t>(part->text.size() / 64));
+  spend_pass(part->text.size());
   if (wanted.empty()) return Value(static_cast<int64_t>(character_count(part->text)) + 1);
   int64_t found = 0;
-  for (size_t at = part->text.find(wanted); at != std::string_view::npos; at = part->text.find(wanted, at)) {
+  for (size_t at = find(part->text, wanted); at != std::string_view::npos;
+       at = find(part->text, wanted, at)) {
     ++found;
     at += wanted.size();
   }
@@ -85,7 +86,7 @@ Value partition(const Value& self, Call arguments, bool last) {
   const std::string separator = arguments.text(0);
   if (separator.empty()) fail("empty separator");
   const std::string& text = self.string();
-  const size_t at = last ? text.rfind(separator) : text.find(separator);
+  const size_t at = last ? rfind(text, separator) : find(text, separator);
   if (at == std::string::npos) {
     if (last) return Value::tuple({Value(""), Value(""), self});
     return Value::tuple({self, Value(""), Value("")});

@@ -1,6 +1,7 @@
 #include "text/jinja/text_functions.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "text/jinja/failure.h"
 #include "text/jinja/utf8.h"
@@ -40,6 +41,24 @@ size_t limited(size_t available, int64_t limit) {
 
 }  // namespace
 
+size_t find(std::string_view text, std::string_view wanted, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (wanted.empty()) return from;
+  const std::string_view rest = text.substr(from);
+  const void* at = ::memmem(rest.data(), rest.size(), wanted.data(), wanted.size());
+  const size_t offset = at == nullptr ? rest.size() : static_cast<const char*>(at) - rest.data();
+  spend_pass(offset + wanted.size());
+  return at == nullptr ? std::string_view::npos : from + offset;
+}
+
+size_t rfind(std::string_view text, std::string_view wanted) {
+  spend_pass(text.size());
+  const std::string reversed(text.rbegin(), text.rend());
+  const std::string reversed_wanted(wanted.rbegin(), wanted.rend());
+  const size_t at = find(reversed, reversed_wanted);
+  return at == std::string_view::npos ? at : text.size() - at - wanted.size();
+}
+
 std::string pad(std::string_view text, int64_t width, Align align, std::string_view fill) {
   if (character_count(fill) != 1) fail("The fill character must be exactly one character long");
   const auto length = static_cast<int64_t>(character_count(text));
@@ -54,11 +73,11 @@ std::string pad(std::string_view text, int64_t width, Align align, std::string_v
 }
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to, int64_t count) {
-  spend_steps(static_cast<int64_t>(text.size() / 64));
+  spend_pass(text.size());
   std::string result;
   size_t offset = 0;
   for (int64_t done = 0; count < 0 || done < count; ++done) {
-    const size_t at = text.find(from, offset);
+    const size_t at = find(text, from, offset);
     if (at == std::string_view::npos) break;
     result += text.substr(offset, at - offset);
     result += to;
@@ -77,7 +96,7 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
 
 std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator,
                                int64_t limit) {
-  spend_steps(static_cast<int64_t>(text.size() / 64));
+  spend_pass(text.size());
   std::vector<std::string> parts;
   if (!separator) {
     const auto spans = words(text);
@@ -90,7 +109,7 @@ std::vector<std::string> split(std::string_view text, const std::optional<std::s
   if (separator->empty()) fail("empty separator");
   size_t offset = 0;
   for (int64_t done = 0; limit < 0 || done < limit; ++done) {
-    const size_t at = text.find(*separator, offset);
+    const size_t at = find(text, *separator, offset);
     if (at == std::string_view::npos) break;
     parts.emplace_back(text.substr(offset, at - offset));
     offset = at + separator->size();
@@ -103,7 +122,7 @@ std::vector<std::string> split(std::string_view text, const std::optional<std::s
 std::vector<std::string> split_right(std::string_view text, const std::optional<std::string>& separator,
                                      int64_t limit) {
   if (limit < 0) return split(text, separator, limit);
-  spend_steps(static_cast<int64_t>(text.size() / 64));
+  spend_pass(text.size());
   std::vector<std::string> parts;
   if (!separator) {
     const auto spans = words(text);
@@ -117,7 +136,7 @@ std::vector<std::string> split_right(std::string_view text, const std::optional<
   if (separator->empty()) fail("empty separator");
   std::string_view rest = text;
   for (int64_t done = 0; done < limit; ++done) {
-    const size_t at = rest.rfind(*separator);
+    const size_t at = rfind(rest, *separator);
     if (at == std::string_view::npos) break;
     parts.emplace_back(rest.substr(at + separator->size()));
     rest = rest.substr(0, at);

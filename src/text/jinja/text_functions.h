@@ -15,6 +15,10 @@ namespace kv8::text::jinja {
 
 enum class Align : uint8_t { left, right, center };
 
+// As std::string_view's, but in time that grows with the sum of the sizes, never with their product.
+size_t find(std::string_view text, std::string_view wanted, size_t from = 0);
+size_t rfind(std::string_view text, std::string_view wanted);
+
 std::string pad(std::string_view text, int64_t width, Align align, std::string_view fill = " ");
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to,
                         int64_t count = -1);

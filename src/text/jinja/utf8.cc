@@ -1,6 +1,10 @@
 #include "text/jinja/utf8.h"
 
+#include <algorithm>
+
 #include <utf8proc.h>
+
+#include "text/jinja/budget.h"
 
 namespace kv8::text::jinja {
 
@@ -72,6 +76,7 @@ void append_character(std::string& text, char32_t character) {
 }
 
 std::u32string decode(std::string_view text) {
+  spend_pass(4 * text.size());  // it takes longer than a search, and so does what is done with the result
   std::u32string characters;
   characters.reserve(text.size());
   for (size_t offset = 0; offset < text.size();) characters += next_character(text, offset);
@@ -86,12 +91,14 @@ std::string encode(std::u32string_view characters) {
 }
 
 size_t character_count(std::string_view text) {
+  spend_pass(text.size());
   size_t count = 0;
   for (size_t offset = 0; offset < text.size(); ++count) next_character(text, offset);
   return count;
 }
 
 size_t byte_offset(std::string_view text, size_t character_index) {
+  spend_pass(std::min(text.size(), character_index));
   size_t offset = 0;
   for (; character_index > 0 && offset < text.size(); --character_index) next_character(text, offset);
   return offset;
@@ -150,12 +157,14 @@ bool is_printable(char32_t character) {
 }
 
 std::string to_upper(std::string_view text) {
+  spend_pass(4 * text.size());
   std::string result;
   for (size_t offset = 0; offset < text.size();) append_upper(result, next_character(text, offset), false);
   return result;
 }
 
 std::string to_lower(std::string_view text) {
+  spend_pass(4 * text.size());
   std::string result;
   for (size_t offset = 0; offset < text.size();)
     append_character(result, lower(next_character(text, offset)));
@@ -163,6 +172,7 @@ std::string to_lower(std::string_view text) {
 }
 
 std::string to_title(std::string_view text) {
+  spend_pass(4 * text.size());
   std::string result;
   bool inside_word = false;
   for (size_t offset = 0; offset < text.size();) {
@@ -186,6 +196,7 @@ std::string capitalize(std::string_view text) {
 }
 
 std::string swap_case(std::string_view text) {
+  spend_pass(4 * text.size());
   std::string result;
   for (size_t offset = 0; offset < text.size();) {
     const char32_t character = next_character(text, offset);
@@ -200,7 +211,9 @@ std::string swap_case(std::string_view text) {
 
 std::string_view strip(std::string_view text, const std::optional<std::string>& set, bool left, bool right) {
   const std::u32string characters = decode(set.value_or(""));
+  spend_pass(text.size());
   const auto goes = [&](char32_t character) {
+    spend_pass(characters.size());
     return set ? contains(characters, character) : is_space(character);
   };
   size_t begin = 0;
@@ -228,6 +241,7 @@ std::string_view strip(std::string_view text, const std::optional<std::string>& 
 }
 
 std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
+  spend_pass(4 * text.size());
   std::vector<std::string> lines;
   for (size_t start = 0; start < text.size();) {
     size_t end = start;

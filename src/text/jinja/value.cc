@@ -341,6 +341,7 @@ std::string type_name(const Value& value) {
 size_t hash_of(const Value& value) {
   switch (value.kind()) {
     case Value::Kind::string:
+      spend_pass(value.string().size());
       return std::hash<std::string>{}(value.string());
     case Value::Kind::boolean:
     case Value::Kind::integer:
@@ -378,6 +379,7 @@ bool equal(const Value& left, const Value& right) {
     case Value::Kind::undefined:
       return true;
     case Value::Kind::string:
+      if (left.string().size() == right.string().size()) spend_pass(left.string().size());
       return left.string() == right.string();
     case Value::Kind::list:
     case Value::Kind::tuple:
