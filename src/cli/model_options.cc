@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/model_fetch.h"
+#include "cli/terminal.h"
 #include "core/mapped_file.h"
 
 namespace kv8::cli {
@@ -73,9 +74,15 @@ void print_warnings(const std::vector<std::string>& warnings) {
 }
 
 Expected<std::unique_ptr<engine::Engine>> load_engine(const ModelOptions& options) {
-  KV8_ASSIGN_OR_RETURN(const engine::EngineOptions settings, engine_options(options));
+  KV8_ASSIGN_OR_RETURN(engine::EngineOptions settings, engine_options(options));
   KV8_ASSIGN_OR_RETURN(const std::string path, locate_model(options.model));
+  ProgressBar progress("loading the layers");
+  settings.on_load = [&](int64_t done, int64_t total) {
+    progress.update(done, total);
+    return !interrupt_flag().load(std::memory_order_relaxed);
+  };
   KV8_ASSIGN_OR_RETURN(std::unique_ptr<engine::Engine> engine, engine::Engine::create(path, settings));
+  progress.clear();
   print_warnings(engine->warnings());
   return engine;
 }

@@ -59,7 +59,8 @@ Expected<std::unique_ptr<Engine>> Engine::create(const std::string& model, const
   }
   engine->ops_ = ops::cpu::make_cpu_ops({.threads = threads});
   KV8_ASSIGN_OR_RETURN(models::DecoderWeights weights,
-                       models::load_decoder_weights(*engine->checkpoint_, config, *engine->ops_));
+                       models::load_decoder_weights(*engine->checkpoint_, config, *engine->ops_,
+                                                    options.on_load));
   const models::DecoderLimits limits{options.prefill_chunk,
                                      std::min(options.max_logit_rows, options.prefill_chunk)};
   KV8_ASSIGN_OR_RETURN(engine->decoder_,

@@ -17,6 +17,7 @@
 #include "formats/checkpoint.h"
 #include "kv_cache/sequence_pages.h"
 #include "models/decoder.h"
+#include "models/decoder_weights.h"
 #include "ops/ops.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -37,6 +38,7 @@ struct EngineOptions {
   // Rounds RoPE's frequencies to bfloat16. Wrong for every model; it reproduces references that were computed
   // with a model cast to bfloat16 as a whole, frequencies included (eval/golden_check.h).
   bool bf16_rope_frequencies = false;
+  models::LoadProgress on_load;  // after each layer's weights
 };
 
 // The tokenizer of a checkpoint, without its weights; nothing if it has none.

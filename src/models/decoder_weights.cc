@@ -136,7 +136,8 @@ Expected<std::vector<float>> load_frequency_divisors(TensorSource& source, const
 }  // namespace
 
 Expected<DecoderWeights> load_decoder_weights(const formats::Checkpoint& checkpoint,
-                                              const ModelConfig& config, ops::Ops& ops) {
+                                              const ModelConfig& config, ops::Ops& ops,
+                                              const LoadProgress& progress) {
   KV8_ASSIGN_OR_RETURN(const Family* family, find_family(config.model_type, checkpoint.config_source()));
   KV8_ASSIGN_OR_RETURN(const std::string prefix, find_prefix(checkpoint));
   TensorSource source(checkpoint, ops);
@@ -163,6 +164,11 @@ Expected<DecoderWeights> load_decoder_weights(const formats::Checkpoint& checkpo
     KV8_ASSIGN_OR_RETURN(weights.layers.emplace_back(),
                          load_layer(source, fmt::format("{}layers.{}.", prefix, index), family->tensors,
                                     config.layers[index], config));
+    const auto done = static_cast<int64_t>(index) + 1;
+    const auto total = static_cast<int64_t>(config.layers.size());
+    if (progress && !progress(done, total)) {
+      return make_error(ErrorCode::cancelled, "cancelled after loading {} of {} layers", done, total);
+    }
   }
   KV8_ASSIGN_OR_RETURN(weights.rope_frequency_divisors, load_frequency_divisors(source, config));
   weights.unused = source.unused();

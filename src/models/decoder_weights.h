@@ -1,6 +1,8 @@
 // The weights of a decoder, found in a checkpoint by the family's table of names and handed to a backend.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,9 +36,13 @@ struct DecoderWeights {
   std::vector<std::string> unused;             // tensors that nothing asked for, sorted; for a warning
 };
 
+// Called with the layers done so far, of all of them; returning false cancels.
+using LoadProgress = std::function<bool(int64_t done, int64_t total)>;
+
 // Every shape is checked against the config. Errors name file, tensor and shape. The checkpoint must outlive
-// the weights: a backend may read them where they lie.
+// the weights: a backend may read them where they lie. ErrorCode::cancelled when `progress` says so.
 Expected<DecoderWeights> load_decoder_weights(const formats::Checkpoint& checkpoint,
-                                              const ModelConfig& config, ops::Ops& ops);
+                                              const ModelConfig& config, ops::Ops& ops,
+                                              const LoadProgress& progress = {});
 
 }  // namespace kv8::models

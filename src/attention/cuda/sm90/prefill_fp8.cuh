@@ -204,6 +204,8 @@ __device__ __forceinline__ void consume_prefill(const KernelParams& p, uint8_t* 
     ptx::barrier_wait(tile_full + count % kStages * 8, count / kStages & 1);
   };
   auto release = [&] {
+    // Each lane waits for the tile by itself: none may still be waiting when its stage is filled again.
+    __syncwarp();
     if (lane == 0) ptx::barrier_arrive(tile_empty + taken % kStages * 8);
     ++taken;
   };
