@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "core/half.h"
 #include "core/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
 
@@ -27,12 +26,6 @@ Status validate(const EngineOptions& options) {
   return {};
 }
 
-void round_rope_frequencies(models::ModelConfig& config) {
-  for (ops::Rope& rope : config.ropes) {
-    for (float& frequency : rope.inverse_frequencies) frequency = bf16_to_float(float_to_bf16(frequency));
-  }
-}
-
 }  // namespace
 
 Expected<std::unique_ptr<Engine>> Engine::create(const std::string& model, const EngineOptions& options) {
@@ -44,7 +37,6 @@ Expected<std::unique_ptr<Engine>> Engine::create(const std::string& model, const
   const std::string source = engine->checkpoint_->config_source();
   KV8_ASSIGN_OR_RETURN(models::ModelConfig config,
                        models::parse_model_config(engine->checkpoint_->config(), source));
-  if (options.bf16_rope_frequencies) round_rope_frequencies(config);
   engine->max_model_len_ = options.max_model_len > 0 ? options.max_model_len : config.max_positions;
   if (engine->max_model_len_ > config.max_positions) {
     engine->warnings_.push_back(
@@ -58,9 +50,9 @@ Expected<std::unique_ptr<Engine>> Engine::create(const std::string& model, const
         fmt::format("{} threads are more than can run at once here: {} are used", options.threads, threads));
   }
   engine->ops_ = ops::cpu::make_cpu_ops({.threads = threads});
-  KV8_ASSIGN_OR_RETURN(models::DecoderWeights weights,
-                       models::load_decoder_weights(*engine->checkpoint_, config, *engine->ops_,
-                                                    options.on_load));
+  KV8_ASSIGN_OR_RETURN(
+      models::DecoderWeights weights,
+      models::load_decoder_weights(*engine->checkpoint_, config, *engine->ops_, options.on_load));
   const models::DecoderLimits limits{options.prefill_chunk,
                                      std::min(options.max_logit_rows, options.prefill_chunk)};
   KV8_ASSIGN_OR_RETURN(engine->decoder_,

@@ -32,12 +32,9 @@ struct EngineOptions {
   // Scales of an FP8 cache: empty = the checkpoint's; "1.0" = none at all; else a safetensors file with
   // scales.
   std::string kv_scales;
-  int64_t max_model_len = 0;    // tokens of one sequence; 0: what the model was trained for
-  int64_t prefill_chunk = 512;  // tokens of a prompt that run as one step
-  int64_t max_logit_rows = 64;  // rows that get logits at once
-  // Rounds RoPE's frequencies to bfloat16. Wrong for every model; it reproduces references that were computed
-  // with a model cast to bfloat16 as a whole, frequencies included (eval/golden_check.h).
-  bool bf16_rope_frequencies = false;
+  int64_t max_model_len = 0;     // tokens of one sequence; 0: what the model was trained for
+  int64_t prefill_chunk = 512;   // tokens of a prompt that run as one step
+  int64_t max_logit_rows = 64;   // rows that get logits at once
   models::LoadProgress on_load;  // after each layer's weights
 };
 

@@ -89,13 +89,17 @@ int64_t best_token(std::span<const float> logits) {
 
 }  // namespace
 
+GoldenBounds default_bounds(kv_cache::KvFormat cache) {
+  if (cache == kv_cache::KvFormat::fp8) return {.logit_error = 5e-2, .rms_error = 1e-3, .margin = 0};
+  return {};
+}
+
 Expected<GoldenReport> check_golden(engine::Engine& engine, const std::string& golden_file,
                                     const std::string& logits_tensor, const GoldenBounds& bounds) {
   const int64_t vocab = engine.config().vocab_size;
   KV8_ASSIGN_OR_RETURN(const Golden golden, read_golden(golden_file, logits_tensor, vocab));
   GoldenReport report;
   report.logits_tensor = logits_tensor;
-  report.bf16_rope_frequencies = engine.options().bf16_rope_frequencies;
   report.positions = static_cast<int64_t>(golden.input_ids.size());
   report.logit_deviation = standard_deviation(golden.logits);
 
@@ -140,23 +144,9 @@ Expected<GoldenReport> check_golden(engine::Engine& engine, const std::string& g
                          engine.append(sequence, {&golden.greedy[step], 1}));
     next_token = best_token(logits);
   }
-  report.passed = finite && report.max_error <= bounds.logit_error && report.greedy_failures == 0;
+  report.passed = finite && report.max_error <= bounds.logit_error && report.rms_error <= bounds.rms_error &&
+                  report.greedy_failures == 0;
   return report;
-}
-
-Expected<GoldenReport> check_golden(const std::string& model, const engine::EngineOptions& options,
-                                    const std::string& golden_file, const std::string& logits_tensor,
-                                    const GoldenBounds& bounds, std::vector<std::string>& warnings) {
-  KV8_ASSIGN_OR_RETURN(const auto engine, engine::Engine::create(model, options));
-  warnings = engine->warnings();
-  KV8_ASSIGN_OR_RETURN(const GoldenReport report, check_golden(*engine, golden_file, logits_tensor, bounds));
-  if (report.passed || options.bf16_rope_frequencies) return report;
-  engine::EngineOptions rounded = options;
-  rounded.bf16_rope_frequencies = true;
-  KV8_ASSIGN_OR_RETURN(const auto rounded_engine, engine::Engine::create(model, rounded));
-  KV8_ASSIGN_OR_RETURN(const GoldenReport rounded_report,
-                       check_golden(*rounded_engine, golden_file, logits_tensor, bounds));
-  return rounded_report.passed ? rounded_report : report;
 }
 
 }  // namespace kv8::eval

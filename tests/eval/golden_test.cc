@@ -32,23 +32,30 @@ const char* unrounded(const std::string& name) {
   return has_tensor(name, "logits_unquantized_kv") ? "logits_unquantized_kv" : "logits";
 }
 
+Expected<GoldenReport> check_model(const std::string& model, const engine::EngineOptions& options,
+                                   const std::string& golden_file, const char* tensor,
+                                   const GoldenBounds& bounds) {
+  KV8_ASSIGN_OR_RETURN(const auto engine, engine::Engine::create(model, options));
+  return check_golden(*engine, golden_file, tensor, bounds);
+}
+
 // False, with the reason printed, where the family is one that kv8 doesn't have yet.
 bool expect_golden(const std::string& name, const engine::EngineOptions& options, const char* tensor,
                    const char* what) {
-  std::vector<std::string> warnings;
-  const auto report = check_golden(folder_of(name), options, golden_of(name), tensor, {}, warnings);
+  const GoldenBounds bounds = default_bounds(options.kv_cache_dtype);
+  const auto report = check_model(folder_of(name), options, golden_of(name), tensor, bounds);
   if (!report) {
     EXPECT_EQ(report.error().code, ErrorCode::unsupported) << name << ": " << report.error().message;
     std::printf("[  REFUSED ] %s: %s\n", name.c_str(), report.error().message.c_str());
     return false;
   }
   EXPECT_TRUE(report->passed) << name << " " << tensor << " " << what;
-  EXPECT_LE(report->max_error, 2e-3) << name << " " << tensor << " " << what;
+  EXPECT_LE(report->max_error, bounds.logit_error) << name << " " << tensor << " " << what;
+  EXPECT_LE(report->rms_error, bounds.rms_error) << name << " " << tensor << " " << what;
   EXPECT_EQ(report->greedy_failures, 0) << name << " " << tensor << " " << what;
-  std::printf("[  GOLDEN  ] %-20s %-22s %-14s max %.1e rms %.1e KL %.1e greedy %d/%d%s\n", name.c_str(),
-              tensor, what, report->max_error, report->rms_error, report->mean_kl,
-              static_cast<int>(report->greedy_agreeing), static_cast<int>(report->greedy_tokens),
-              report->bf16_rope_frequencies ? ", bf16 RoPE frequencies" : "");
+  std::printf("[  GOLDEN  ] %-20s %-22s %-14s max %.1e rms %.1e KL %.1e greedy %d/%d\n", name.c_str(), tensor,
+              what, report->max_error, report->rms_error, report->mean_kl,
+              static_cast<int>(report->greedy_agreeing), static_cast<int>(report->greedy_tokens));
   return true;
 }
 
@@ -86,10 +93,10 @@ TEST_P(Golden, Fp8CacheWithScales) {
     options.kv_scales = "1.0";
     ASSERT_TRUE(expect_golden(GetParam(), options, "logits_scale_one", what));
     // The scales are not ignored: the other golden logits are far off.
-    std::vector<std::string> warnings;
-    const auto other =
-        check_golden(folder_of(GetParam()), options, golden_of(GetParam()), "logits", {}, warnings);
-    EXPECT_GT(other->max_error, 1e-2) << GetParam();
+    const auto other = check_model(folder_of(GetParam()), options, golden_of(GetParam()), "logits",
+                                   default_bounds(options.kv_cache_dtype));
+    EXPECT_FALSE(other->passed) << GetParam();
+    EXPECT_GT(other->rms_error, 5e-3) << GetParam();
   }
 }
 
@@ -102,9 +109,8 @@ TEST(GoldenGguf, EveryFileGivesItsFamilysLogits) {
     const std::string family = entry.path().stem().string();
     if (entry.path().extension() != ".gguf" || !std::filesystem::exists(golden_of(family))) continue;
     ++files;
-    std::vector<std::string> warnings;
-    const auto report = check_golden(entry.path().string(), exact_cache(), golden_of(family),
-                                     unrounded(family), {}, warnings);
+    const auto report = check_model(entry.path().string(), exact_cache(), golden_of(family),
+                                    unrounded(family), default_bounds(kv_cache::KvFormat::f32));
     ASSERT_TRUE(report.has_value()) << report.error().message;
     EXPECT_TRUE(report->passed) << family << " max " << report->max_error;
     std::printf("[  GOLDEN  ] %-20s max %.1e greedy %d/%d\n", (family + ".gguf").c_str(), report->max_error,
@@ -127,11 +133,16 @@ TEST(GoldenScales, MissingScalesAreTold) {
 
 // A bound that can't be met fails: the check is able to.
 TEST(GoldenBounds, TooTightFails) {
-  std::vector<std::string> warnings;
+  const auto passed = [](const GoldenBounds& bounds) {
+    return check_model(folder_of("llama"), exact_cache(), golden_of("llama"), "logits", bounds)->passed;
+  };
   GoldenBounds bounds;
+  EXPECT_TRUE(passed(bounds));
   bounds.logit_error = 1e-9;
-  EXPECT_FALSE(check_golden(folder_of("llama"), exact_cache(), golden_of("llama"), "logits", bounds, warnings)
-                   ->passed);
+  EXPECT_FALSE(passed(bounds));
+  bounds = {};
+  bounds.rms_error = 1e-9;
+  EXPECT_FALSE(passed(bounds));
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Golden, testing::ValuesIn(test::model_fixtures()),
