@@ -1,5 +1,4 @@
 // Limits, error messages and what is refused on purpose: what Jinja2 can't be the oracle for.
-#include <chrono>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -10,6 +9,7 @@
 namespace kv8::text::jinja {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 Expected<std::string> render(const std::string& source, const RenderLimits& limits = {},
@@ -63,7 +63,7 @@ TEST(Jinja, IntegersThatOverflowAreAnError) {
 
 TEST(Jinja, WhatRunsAwayStopsAtALimit) {
   RenderLimits limits;
-  limits.max_steps = 1'000'000;
+  limits.max_steps = 200'000;
   limits.max_memory_bytes = size_t{16} << 20;
   limits.max_output_bytes = size_t{1} << 20;
   const char* sources[] = {
@@ -147,10 +147,11 @@ TEST(Jinja, WhatRunsAwayStopsAtALimit) {
       "l.partition(k) }}"
       "{% endfor %}",
   };
+  // That it ends is the whole test: without its limit each of these needs hours or more memory than there is.
   for (const auto* source : sources) {
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_FALSE(render(source, limits)) << source;
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << source;
+    EXPECT_THAT(error_of(source, limits), AnyOf(HasSubstr("more than"), HasSubstr("too "), HasSubstr("above"),
+                                                HasSubstr("can't write a date")))
+        << source;
   }
 }
 
