@@ -4,22 +4,20 @@
 
 #include "core/check.h"
 #include "core/thread_pool.h"
+#include "kv_cache/pool_plan.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace kv8::engine {
 
 namespace {
 
-constexpr int64_t kMaxModelLen = int64_t{1} << 40;  // tokens
-constexpr double kMaxCacheBytes = 16e12;
-
 Status validate(const EngineOptions& options) {
   const auto refuse = [](const char* field, const char* range) {
     return make_error(ErrorCode::invalid_argument, "{}: expected {}", field, range);
   };
   if (options.threads < 0 || options.threads > 4096) return refuse("threads", "0 (all) to 4096");
-  if (options.max_model_len < 0 || options.max_model_len > kMaxModelLen)
-    return refuse("max-model-len", "0 (the model's own) to 1099511627776 tokens");
+  if (options.max_model_len < 0 || options.max_model_len > kv_cache::kMaxSequenceTokens)
+    return refuse("max-model-len", "0 (the model's own) to 274877906816 tokens");
   if (options.prefill_chunk < 1 || options.prefill_chunk > 1 << 20)
     return refuse("prefill-chunk", "1 to 1048576 tokens");
   if (options.max_logit_rows < 1) return refuse("max-logit-rows", "at least 1");
@@ -66,22 +64,16 @@ Status Engine::load_cache() {
   std::vector<kv_cache::CacheLayer> layers = models::cache_layers(config(), options_.kv_cache_dtype);
   KV8_RETURN_IF_ERROR(kv_cache::apply_skip_layers(options_.skip_layers, layers));
   KV8_ASSIGN_OR_RETURN(plan_, kv_cache::make_cache_plan(std::move(layers)));
-  std::vector<int64_t> pages;
-  double bytes = 0;  // more than 64 bits, perhaps
-  for (const kv_cache::CacheGroup& group : plan_.groups) {
-    pages.push_back(group.pages_for(max_model_len_, options_.prefill_chunk));
-    bytes += static_cast<double>(pages.back()) * static_cast<double>(group.page_bytes());
+  KV8_ASSIGN_OR_RETURN(const kv_cache::PoolPlan pool_plan,
+                       kv_cache::plan_pools(plan_, {.sequences = 1,
+                                                    .tokens = max_model_len_,
+                                                    .chunk = options_.prefill_chunk,
+                                                    .bytes = std::nullopt}));
+  for (const int64_t pages : pool_plan.pages) {
+    KV8_ASSIGN_OR_RETURN(kv_cache::BlockPool pool, kv_cache::BlockPool::create(pages));
+    pools_.push_back(std::move(pool));
   }
-  // Pages are backed by memory as they fill up, so that a long limit costs little; some are beyond any
-  // machine.
-  if (bytes > kMaxCacheBytes) {
-    return make_error(
-        ErrorCode::out_of_memory,
-        "a KV cache for {} tokens takes {:.0f} GB: lower --max-model-len (the model's own limit is {})",
-        max_model_len_, bytes * 1e-9, config().max_positions);
-  }
-  for (const int64_t count : pages) pools_.emplace_back(count);
-  KV8_RETURN_IF_ERROR(ops_->allocate_cache(plan_, pages));
+  KV8_RETURN_IF_ERROR(ops_->allocate_cache(plan_, pool_plan.pages));
   KV8_RETURN_IF_ERROR(ops_->set_accumulate(options_.accumulate));
   return load_scales();
 }
@@ -118,9 +110,11 @@ Expected<ops::Activations> Engine::run_chunk(Sequence& sequence, std::span<const
                                              std::span<const int32_t> logit_rows) {
   const int64_t first_position = sequence.length();
   const auto count = static_cast<int64_t>(tokens.size());
-  KV8_RETURN_IF_ERROR(sequence.pages_.extend(count));
+  KV8_RETURN_IF_ERROR(sequence.pages_.reserve(count));
   const ops::StepSequence rows{0, count, first_position, sequence.pages_.tables()};
-  return decoder_->forward({tokens, {&rows, 1}}, logit_rows);
+  KV8_ASSIGN_OR_RETURN(const ops::Activations logits, decoder_->forward({tokens, {&rows, 1}}, logit_rows));
+  sequence.pages_.advance(count);
+  return logits;
 }
 
 Expected<std::span<const float>> Engine::append(Sequence& sequence, std::span<const int32_t> tokens,

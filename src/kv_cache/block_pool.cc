@@ -1,23 +1,27 @@
 #include "kv_cache/block_pool.h"
 
-#include <limits>
-
 #include "core/check.h"
 
 namespace kv8::kv_cache {
 
-BlockPool::BlockPool(int64_t pages) : references_(static_cast<size_t>(pages), 0) {
-  KV8_CHECK(pages >= 0 && pages <= std::numeric_limits<int32_t>::max(), "{} pages", pages);
-  free_.reserve(static_cast<size_t>(pages));
-  for (int64_t page = pages - 1; page >= 0; --page) free_.push_back(static_cast<int32_t>(page));
+Expected<BlockPool> BlockPool::create(int64_t pages) {
+  if (pages < 0 || pages > kMaxPoolPages) {
+    return make_error(ErrorCode::invalid_argument, "a KV cache of {} pages: expected 0 to {}", pages,
+                      kMaxPoolPages);
+  }
+  return BlockPool(pages);
 }
 
 std::optional<int32_t> BlockPool::allocate() {
-  if (free_.empty()) return std::nullopt;
-  const int32_t page = free_.back();
-  free_.pop_back();
-  references_[static_cast<size_t>(page)] = 1;
-  return page;
+  if (!freed_.empty()) {
+    const int32_t page = freed_.front();
+    freed_.pop_front();
+    references_[static_cast<size_t>(page)] = 1;
+    return page;
+  }
+  if (static_cast<int64_t>(references_.size()) == pages_) return std::nullopt;
+  references_.push_back(1);
+  return static_cast<int32_t>(references_.size() - 1);
 }
 
 void BlockPool::retain(int32_t page) {
@@ -27,12 +31,13 @@ void BlockPool::retain(int32_t page) {
 
 void BlockPool::release(int32_t page) {
   KV8_CHECK(references(page) > 0, "page {} is free", page);
-  if (--references_[static_cast<size_t>(page)] == 0) free_.push_back(page);
+  if (--references_[static_cast<size_t>(page)] == 0) freed_.push_back(page);
 }
 
 int BlockPool::references(int32_t page) const {
   KV8_CHECK(page >= 0 && page < pages(), "page {} of {}", page, pages());
-  return references_[static_cast<size_t>(page)];
+  const auto index = static_cast<size_t>(page);
+  return index < references_.size() ? references_[index] : 0;
 }
 
 }  // namespace kv8::kv_cache

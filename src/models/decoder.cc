@@ -139,7 +139,8 @@ std::vector<kv_cache::CacheLayer> cache_layers(const ModelConfig& config, kv_cac
     kv_cache::CacheLayer& one = layers.emplace_back();
     one.format = format;
     one.kv_heads = layer.kv_heads;
-    one.head_dim = layer.head_dim;
+    one.k_dim = layer.head_dim;
+    one.v_dim = layer.head_dim;
     one.window = layer.window;
   }
   return layers;

@@ -125,7 +125,7 @@ TEST_F(CpuOpsTest, EmbedGatherAndSoftCap) {
   const std::vector<int32_t> tokens = {9, 0, 3, 3};
   kv_cache::CacheLayer layer;
   layer.kv_heads = 1;
-  layer.head_dim = 64;
+  layer.k_dim = layer.v_dim = 64;
   const auto plan = kv_cache::make_cache_plan({layer}).value();
   const std::vector<int64_t> pages = {1};
   ASSERT_TRUE(ops_->allocate_cache(plan, pages).has_value());
@@ -165,7 +165,7 @@ TEST_F(CpuOpsTest, RopeOfEveryKind) {
     kv_cache::CacheLayer layer;
     layer.format = kv_cache::KvFormat::f32;
     layer.kv_heads = kKvHeads;
-    layer.head_dim = kHeadDim;
+    layer.k_dim = layer.v_dim = kHeadDim;
     const auto plan = kv_cache::make_cache_plan({layer}).value();
     const std::vector<int64_t> pages = {80};
     ASSERT_TRUE(ops->allocate_cache(plan, pages).has_value());

@@ -27,10 +27,16 @@ Expected<CacheStorage> CacheStorage::allocate(const kv_cache::CachePlan& plan,
     KV8_CHECK(layer.group >= 0 && static_cast<size_t>(layer.group) < pages.size(), "layer {} of group {}", i,
               layer.group);
     if (layer.owner != static_cast<int>(i)) continue;
+    if (layer.plan.kind != kv_cache::CacheKind::paged_kv || layer.plan.k_dim != layer.plan.v_dim) {
+      return make_error(
+          ErrorCode::unsupported,
+          "cache layer {} ({}, K of {} dims, V of {}): the CPU keeps keys and values of one size", i,
+          to_string(layer.plan.kind), layer.plan.k_dim, layer.plan.v_dim);
+    }
     layer.k_scale.assign(static_cast<size_t>(layer.plan.kv_heads), 1.0F);
     layer.v_scale = layer.k_scale;
     const int64_t bytes =
-        pages[static_cast<size_t>(layer.group)] * kv_cache::kPageTokens * layer.plan.token_bytes() / 2;
+        pages[static_cast<size_t>(layer.group)] * kv_cache::kPageTokens * layer.plan.key_bytes();
     KV8_ASSIGN_OR_RETURN(layer.k, LazyMemory::reserve(static_cast<size_t>(bytes), "KV cache"));
     KV8_ASSIGN_OR_RETURN(layer.v, LazyMemory::reserve(static_cast<size_t>(bytes), "KV cache"));
     if (poison) {
@@ -71,7 +77,7 @@ kv_cache::LayerCacheView CacheStorage::view(int layer) const {
           .v = owned.v.data(),
           .format = owned.plan.format,
           .kv_heads = owned.plan.kv_heads,
-          .head_dim = owned.plan.head_dim,
+          .head_dim = owned.plan.k_dim,
           .k_scale = owned.k_scale.data(),
           .v_scale = owned.v_scale.data()};
 }

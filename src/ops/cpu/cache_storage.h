@@ -17,7 +17,8 @@ namespace kv8::ops::cpu {
 class CacheStorage {
  public:
   // pages[g]: pages of group g. With KV8_POISON_CACHE=1 every byte starts as 0x7F (a NaN in e4m3, 3e38 in the
-  // wider formats), so that a read of a slot never written shows. Errors: invalid_argument, out_of_memory.
+  // wider formats), so that a read of a slot never written shows. Errors: invalid_argument, unsupported
+  // (layers other than K and V of one size), out_of_memory.
   static Expected<CacheStorage> allocate(const kv_cache::CachePlan& plan, std::span<const int64_t> pages);
 
   // Errors: invalid_argument for a layer that has no cache of its own, for a wrong number of scales, or one
