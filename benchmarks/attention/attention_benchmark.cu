@@ -220,7 +220,7 @@ class Layer {
   Layer(const Heads& heads, const std::vector<int>& lengths, const std::vector<int>& rows, int64_t window,
         int max_decode_rows = 1)
       : heads_(heads) {
-    const int64_t page_bytes = heads.kv * head_bytes(heads.head_dim);
+    const int64_t page_bytes = heads.kv * head_bytes(CacheFormat::fp8, heads.head_dim);
     std::vector<Sequence> sequences;
     int pages = 0;
     int most = 0;
@@ -267,8 +267,8 @@ class Layer {
     require(cudaMemset(workspace_->get(), 0, workspace_->count()), "memset");
     p_.plan = plan_->get();
     p_.workspace = workspace_->get();
-    p_.cache = {pool_->get(), page_bytes, head_bytes(heads.head_dim), heads.kv, heads.head_dim,
-                nullptr,      nullptr};
+    p_.cache = {CacheFormat::fp8, pool_->get(),   page_bytes, page_bytes / heads.kv,
+                heads.kv,         heads.head_dim, nullptr,    nullptr};
     p_.q = q_->get();
     p_.q_scale = q_scale_->get();
     p_.out = out_->get();

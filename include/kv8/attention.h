@@ -1,5 +1,5 @@
-// FP8 paged attention for NVIDIA Hopper, as plain C++: device pointers, plain structs and a stream. No
-// framework.
+// Paged attention for NVIDIA Hopper over FP8 and BF16 caches, as plain C++: device pointers, plain structs
+// and a stream. No framework.
 //
 // One step of a model: make_plan once (it depends on the lengths alone), then for every layer append (RoPE,
 // norms, quantisation, the write to the cache) and attend. Nothing here waits for the GPU, allocates, or
@@ -21,7 +21,18 @@ namespace kv8::attention::cuda {
 // positions, so that decode, chunked and one-shot prefill quantise alike.
 constexpr int kPageTokens = 128;
 
-// How FP8 products are summed; docs/kernels.md has the error of each.
+// What a cache stores, and with it what append makes of Q.
+enum class CacheFormat : uint8_t {
+  fp8,   // e4m3(x / scale), a scale for each KV head; Q: e4m3 with a scale for each token and head
+  bf16,  // x rounded to nearest even, no scales; Q: bf16
+};
+
+constexpr int element_bytes(CacheFormat format) {
+  return format == CacheFormat::fp8 ? 1 : 2;
+}
+
+// How FP8 products are summed; docs/kernels.md has the error of each. 16-bit products are summed to float32
+// by the tensor core itself: a BF16 cache has no such choice, and ignores it.
 enum class Fp8Accumulate : uint8_t {
   tile,       // two levels in Q K^T and P V, P scaled by the maximum of its own tile: the default
   two_level,  // sums of a tile to float32, P scaled by the running maximum, Q K^T in one level
@@ -39,22 +50,23 @@ struct Status {
   explicit operator bool() const { return code == Code::ok; }
 };
 
-// The FP8 (e4m3) cache of one layer. A page holds the keys and values of kPageTokens positions for every KV
-// head; stored = e4m3(x / scale). docs/kernels.md draws the bytes of a page. Neither the pool nor a page
-// needs to be cleared before use: append does what is needed when it writes a page's first token.
-struct Fp8Cache {
+// The cache of one layer. A page holds the keys and values of kPageTokens positions for every KV head.
+// docs/kernels.md draws the bytes of a page, src/attention/cuda/page_layout.h computes them. Neither the pool
+// nor a page needs to be cleared before use: append does what is needed when it writes a page's first token.
+struct Cache {
+  CacheFormat format = CacheFormat::fp8;
   uint8_t* pool = nullptr;  // 128-byte aligned
   int64_t page_stride = 0;  // bytes from page to page, a multiple of 128, at least kv_heads * head_bytes
-  int64_t head_stride = 0;  // bytes from head to head within a page, likewise, at least head_bytes(head_dim)
+  int64_t head_stride = 0;  // bytes from head to head within a page, likewise, at least head_bytes
   int kv_heads = 0;
   int head_dim = 0;                // 64, 128 or 256
-  const float* k_scale = nullptr;  // [kv_heads], or null: 1.0
-  const float* v_scale = nullptr;  // [kv_heads], or null: 1.0
+  const float* k_scale = nullptr;  // FP8: [kv_heads], or null: 1.0. BF16: null
+  const float* v_scale = nullptr;  // likewise
 };
 
 // K and V of one head in one page.
-constexpr int64_t head_bytes(int head_dim) {
-  return int64_t{2} * kPageTokens * head_dim;
+constexpr int64_t head_bytes(CacheFormat format, int head_dim) {
+  return int64_t{2} * kPageTokens * head_dim * element_bytes(format);
 }
 
 // The rows of one sequence in a step. Row i of it (0-based) stands at position first_position + i.
@@ -84,24 +96,27 @@ enum class RopeKind : uint8_t {
 
 struct AppendParams {
   Batch batch;
-  Fp8Cache cache;
+  Cache cache;
   int q_heads = 0;            // a multiple of cache.kv_heads
   const void* qkv = nullptr;  // bf16 [rows][>= (q_heads + 2 kv_heads) * head_dim]: Q heads, K heads, V heads
   int64_t qkv_stride = 0;     // a multiple of 8; qkv 16-byte aligned
 
   RopeKind rope = RopeKind::none;
-  int rotary_dim = 0;                          // even, at most head_dim; the dims behind it pass unchanged
+  // Even (half_split: a multiple of 16), at most head_dim; the dims behind it pass unchanged.
+  int rotary_dim = 0;
   const float* inverse_frequencies = nullptr;  // [rotary_dim / 2], radians per position
   float rope_magnitude = 1.0F;                 // multiplies cos and sin (YaRN)
 
-  const float* q_norm = nullptr;  // [head_dim]: RMS norm of each head before RoPE; null: none
+  // [head_dim], 16-byte aligned: RMS norm of each head before RoPE; null: none.
+  const float* q_norm = nullptr;
   const float* k_norm = nullptr;
   float norm_epsilon = 0.0F;
 
-  uint8_t* q = nullptr;      // out: e4m3 [rows][q_heads][head_dim], 16-byte aligned
-  float* q_scale = nullptr;  // out: [rows][q_heads], the largest magnitude of the head over 448
-  unsigned long long* saturations =
-      nullptr;  // [2]: numbers of K and of V beyond 448 scales are added; or null
+  void* q = nullptr;  // out: e4m3 or bf16, as the cache's format, [rows][q_heads][head_dim], 16-byte aligned
+  float* q_scale =
+      nullptr;  // out, FP8: [rows][q_heads], the largest magnitude of the head over 448. BF16: null
+  // FP8: [2], to which the numbers of K and of V beyond 448 scales are added; or null.
+  unsigned long long* saturations = nullptr;
 };
 
 // One launch for any mixture of prefill chunks and decode tokens.
@@ -112,6 +127,7 @@ Status append(const AppendParams& params, cudaStream_t stream);
 // What the plan of a step depends on. Layers whose fields agree share a plan.
 struct PlanParams {
   Batch batch;
+  CacheFormat format = CacheFormat::fp8;
   int q_heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
@@ -119,8 +135,6 @@ struct PlanParams {
   // Sequences with at most this many rows (1 to 8) are taken by decode, longer ones by prefill.
   int max_decode_rows = 1;
 };
-
-struct PlanLayout;  // of a plan's bytes
 
 // Bytes of a plan (16-byte aligned) and of the workspace (256-byte aligned) that serve every step within the
 // bounds of `params`: its sequence_count and rows. The workspace must be zero when first used; kernels leave
@@ -135,9 +149,9 @@ struct AttentionParams {
   PlanParams shape;  // as given to make_plan
   const void* plan = nullptr;
   void* workspace = nullptr;
-  Fp8Cache cache;
+  Cache cache;
 
-  const uint8_t* q = nullptr;  // as append writes them
+  const void* q = nullptr;  // as append writes them
   const float* q_scale = nullptr;
   void* out = nullptr;  // [rows][q_heads][head_dim], 16-byte aligned
   OutputType out_type = OutputType::bf16;

@@ -20,9 +20,20 @@ Status check(const AttentionParams& p, const char* caller) {
     return invalid_argument("%s: the plan is for %d KV heads of %d, the cache has %d of %d", caller,
                             p.shape.kv_heads, p.shape.head_dim, p.cache.kv_heads, p.cache.head_dim);
   }
-  if (p.plan == nullptr || p.workspace == nullptr || p.q == nullptr || p.q_scale == nullptr ||
-      p.out == nullptr) {
-    return invalid_argument("%s: plan, workspace, q, q_scale and out must not be null", caller);
+  if (p.cache.format != p.shape.format) {
+    return invalid_argument("%s: the plan is for a cache in %s, the cache is in %s", caller,
+                            to_string(p.shape.format), to_string(p.cache.format));
+  }
+  const struct {
+    const void* pointer;
+    int alignment;
+    const char* name;
+  } pointers[] = {{p.plan, 16, "plan"}, {p.workspace, 256, "workspace"}, {p.q, 16, "q"}, {p.out, 16, "out"}};
+  for (const auto& [pointer, alignment, name] : pointers) {
+    if (Status status = check_pointer(pointer, alignment, name, caller); !status) return status;
+  }
+  if (p.cache.format == CacheFormat::fp8) {
+    if (Status status = check_pointer(p.q_scale, 4, "q_scale", caller); !status) return status;
   }
   if (!(p.softmax_scale > 0.0F)) {
     return invalid_argument("%s: softmax_scale is %g, expected a positive number", caller, p.softmax_scale);
@@ -85,7 +96,9 @@ sm90::KernelParams kernel_params(const AttentionParams& p) {
 
 KernelDescriptor describe(const AttentionParams& p, Phase phase) {
   const int columns = phase == Phase::decode ? partition(p.shape).decode_columns : sm90::kPrefillRows;
-  return {phase, p.shape.head_dim, columns, p.accumulate};
+  // Only FP8 products can be summed in several ways.
+  const Fp8Accumulate accumulate = p.shape.format == CacheFormat::fp8 ? p.accumulate : Fp8Accumulate::tile;
+  return {phase, p.shape.format, p.shape.head_dim, columns, accumulate};
 }
 
 Status launch(const AttentionParams& p, Phase phase, cudaStream_t stream) {
@@ -97,8 +110,9 @@ Status launch(const AttentionParams& p, Phase phase, cudaStream_t stream) {
   const Partition cut = partition(p.shape);
   const int ctas = phase == Phase::decode ? cut.decode_ctas : cut.multiprocessors;
   char call[96];
-  std::snprintf(call, sizeof call, "launch of the FP8 %s kernel, head_dim %d, %d columns, mode %s", caller,
-                kernel->descriptor.head_dim, kernel->descriptor.columns,
+  std::snprintf(call, sizeof call,
+                "launch of the %s kernel for a cache in %s, head_dim %d, %d columns, mode %s", caller,
+                to_string(kernel->descriptor.format), kernel->descriptor.head_dim, kernel->descriptor.columns,
                 to_string(kernel->descriptor.accumulate));
   return cuda_status(kernel->launch(kernel_params(p), ctas, stream), call);
 }
@@ -134,8 +148,8 @@ size_t explain_kernels(const AttentionParams* params, char* buffer, size_t size)
   text.add("phase    cache  head_dim  columns  mode       group    masks\n");
   for (const Kernel& kernel : kernels()) {
     const KernelDescriptor& d = kernel.descriptor;
-    text.add("%-8s fp8    %-8d  %-7d  %-9s  1 to 16  causal at any offset, window, sinks, soft cap\n",
-             to_string(d.phase), d.head_dim, d.columns, to_string(d.accumulate));
+    text.add("%-8s %-5s  %-8d  %-7d  %-9s  1 to 16  causal at any offset, window, sinks, soft cap\n",
+             to_string(d.phase), to_string(d.format), d.head_dim, d.columns, to_string(d.accumulate));
   }
   if (params == nullptr) return text.length;
   for (const Phase phase : {Phase::decode, Phase::prefill}) {
@@ -143,8 +157,8 @@ size_t explain_kernels(const AttentionParams* params, char* buffer, size_t size)
     const Kernel* kernel = nullptr;
     if (status) status = find_kernel(describe(*params, phase), &kernel);
     if (status) {
-      text.add("%s takes: fp8, head_dim %d, %d columns, mode %s\n", to_string(phase),
-               kernel->descriptor.head_dim, kernel->descriptor.columns,
+      text.add("%s takes: %s, head_dim %d, %d columns, mode %s\n", to_string(phase),
+               to_string(kernel->descriptor.format), kernel->descriptor.head_dim, kernel->descriptor.columns,
                to_string(kernel->descriptor.accumulate));
     } else {
       text.add("%s takes none: %s\n", to_string(phase), status.message);

@@ -41,10 +41,13 @@ Status cuda_status(cudaError_t error, const char* call) {
   return status;
 }
 
-Status launch_status(const char* kernel) {
-  char call[128];
-  std::snprintf(call, sizeof call, "launch of %s", kernel);
-  return cuda_status(cudaGetLastError(), call);
+Status check_pointer(const void* pointer, int alignment, const char* name, const char* caller) {
+  if (pointer == nullptr) return invalid_argument("%s: %s is null", caller, name);
+  if (reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(alignment) != 0) {
+    return invalid_argument("%s: %s is at %p, expected an address aligned to %d bytes", caller, name, pointer,
+                            alignment);
+  }
+  return {};
 }
 
 Status check_batch(const Batch& batch, const char* caller) {
@@ -58,15 +61,16 @@ Status check_batch(const Batch& batch, const char* caller) {
   return {};
 }
 
-Status check_cache(const Fp8Cache& cache, const char* caller) {
+Status check_cache(const Cache& cache, const char* caller) {
   if (cache.head_dim != 64 && cache.head_dim != 128 && cache.head_dim != 256) {
     return unsupported("%s: head_dim is %d; there are kernels for 64, 128 and 256", caller, cache.head_dim);
   }
   if (cache.kv_heads <= 0) return invalid_argument("%s: kv_heads is %d", caller, cache.kv_heads);
-  if (cache.pool == nullptr || reinterpret_cast<uintptr_t>(cache.pool) % 128 != 0) {
-    return invalid_argument("%s: the pool must be 128-byte aligned device memory", caller);
+  if (Status status = check_pointer(cache.pool, 128, "the cache's pool", caller); !status) return status;
+  if (cache.format == CacheFormat::bf16 && (cache.k_scale != nullptr || cache.v_scale != nullptr)) {
+    return invalid_argument("%s: a BF16 cache has no scales; k_scale and v_scale must be null", caller);
   }
-  const int64_t head = head_bytes(cache.head_dim);
+  const int64_t head = head_bytes(cache.format, cache.head_dim);
   if (cache.head_stride < head || cache.head_stride % 128 != 0) {
     return invalid_argument("%s: head_stride is %lld bytes, expected a multiple of 128, at least %lld",
                             caller, static_cast<long long>(cache.head_stride), static_cast<long long>(head));

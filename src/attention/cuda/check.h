@@ -14,12 +14,12 @@ Status invalid_argument(const char* format, ...) KV8_PRINTF;
 Status unsupported(const char* format, ...) KV8_PRINTF;
 #undef KV8_PRINTF
 
-// The result of a CUDA call, named in the message; of the last launch, with the kernel's name.
+// The result of a CUDA call, named in the message.
 Status cuda_status(cudaError_t error, const char* call);
-Status launch_status(const char* kernel);
 
 Status check_plan(const PlanParams& params);
 Status check_batch(const Batch& batch, const char* caller);
-Status check_cache(const Fp8Cache& cache, const char* caller);
+Status check_cache(const Cache& cache, const char* caller);
+Status check_pointer(const void* pointer, int alignment, const char* name, const char* caller);
 
 }  // namespace kv8::attention::cuda

@@ -11,12 +11,13 @@ namespace {
 
 template <int kHeadDim, int kColumns, Fp8Accumulate kMode>
 constexpr Kernel decode_kernel() {
-  return {{Phase::decode, kHeadDim, kColumns, kMode}, sm90::launch_decode_fp8<kHeadDim, kColumns, kMode>};
+  return {{Phase::decode, CacheFormat::fp8, kHeadDim, kColumns, kMode},
+          sm90::launch_decode_fp8<kHeadDim, kColumns, kMode>};
 }
 
 template <int kHeadDim>
 constexpr Kernel prefill_kernel() {
-  return {{Phase::prefill, kHeadDim, sm90::kPrefillRows, Fp8Accumulate::tile},
+  return {{Phase::prefill, CacheFormat::fp8, kHeadDim, sm90::kPrefillRows, Fp8Accumulate::tile},
           sm90::launch_prefill_fp8<kHeadDim>};
 }
 
@@ -37,6 +38,10 @@ constexpr Kernel kKernels[] = {
 
 const char* to_string(Phase phase) {
   return phase == Phase::decode ? "decode" : "prefill";
+}
+
+const char* to_string(CacheFormat format) {
+  return format == CacheFormat::fp8 ? "fp8" : "bf16";
 }
 
 const char* to_string(Fp8Accumulate accumulate) {
@@ -63,15 +68,17 @@ Status find_kernel(const KernelDescriptor& descriptor, const Kernel** kernel) {
       return {};
     }
     other_mode |= candidate.descriptor.phase == descriptor.phase &&
+                  candidate.descriptor.format == descriptor.format &&
                   candidate.descriptor.head_dim == descriptor.head_dim &&
                   candidate.descriptor.columns == descriptor.columns;
   }
   if (other_mode) {
-    return unsupported("%s, FP8, head_dim %d: there is no kernel for mode %s; mode tile has one",
-                       to_string(descriptor.phase), descriptor.head_dim, to_string(descriptor.accumulate));
+    return unsupported("%s, %s, head_dim %d: there is no kernel for mode %s; mode tile has one",
+                       to_string(descriptor.phase), to_string(descriptor.format), descriptor.head_dim,
+                       to_string(descriptor.accumulate));
   }
-  return unsupported("%s, FP8: there is no kernel for head_dim %d; there are kernels for 64, 128 and 256",
-                     to_string(descriptor.phase), descriptor.head_dim);
+  return unsupported("%s: there is no kernel for a cache in %s with head_dim %d", to_string(descriptor.phase),
+                     to_string(descriptor.format), descriptor.head_dim);
 }
 
 }  // namespace kv8::attention::cuda

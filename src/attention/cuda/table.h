@@ -14,9 +14,10 @@ enum class Phase : uint8_t { decode, prefill };
 
 struct KernelDescriptor {
   Phase phase;
+  CacheFormat format;
   int head_dim;
-  int columns;  // decode: query rows that share a pass over the keys; prefill: 64
-  Fp8Accumulate accumulate;
+  int columns;               // decode: query rows that share a pass over the keys; prefill: 64
+  Fp8Accumulate accumulate;  // BF16: tile
 
   bool operator==(const KernelDescriptor&) const = default;
 };
@@ -27,6 +28,7 @@ struct Kernel {
 };
 
 const char* to_string(Phase phase);
+const char* to_string(CacheFormat format);
 const char* to_string(Fp8Accumulate accumulate);
 
 std::span<const Kernel> kernels();

@@ -17,6 +17,7 @@ struct Test {
 constexpr Test kTests[] = {
     {"append_matches_host", append_matches_host},
     {"append_counts_saturations", append_counts_saturations},
+    {"append_rounds_ties_by_the_reciprocal", append_rounds_ties_by_the_reciprocal},
     {"decode_matches_float64", decode_matches_float64},
     {"prefill_matches_float64", prefill_matches_float64},
     {"masks_match_float64", masks_match_float64},
@@ -32,6 +33,7 @@ constexpr Test kTests[] = {
     {"graphs_replay", graphs_replay},
     {"many_parts_merge", many_parts_merge},
     {"table_refuses", table_refuses},
+    {"append_refuses", append_refuses},
 };
 
 }  // namespace

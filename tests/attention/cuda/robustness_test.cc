@@ -114,7 +114,8 @@ void table_refuses() {
   p.plan = p.workspace = p.out = reinterpret_cast<void*>(256);
   p.q = reinterpret_cast<uint8_t*>(256);
   p.q_scale = reinterpret_cast<float*>(256);
-  p.cache = {reinterpret_cast<uint8_t*>(256), 2 * head_bytes(128), head_bytes(128), 2, 128, nullptr, nullptr};
+  const int64_t head = head_bytes(CacheFormat::fp8, 128);
+  p.cache = {CacheFormat::fp8, reinterpret_cast<uint8_t*>(256), 2 * head, head, 2, 128, nullptr, nullptr};
   p.softmax_scale = 0.1F;
   p.accumulate = Fp8Accumulate::two_level;
   status = prefill(p, nullptr);
@@ -134,8 +135,70 @@ void table_refuses() {
                  std::strstr(text, "decode takes: fp8, head_dim 128, 8 columns, mode two-level") != nullptr &&
                  std::strstr(text, "prefill takes none") != nullptr,
              "%s", text);
+  const auto misaligned = [&](auto member, const char* name) {
+    AttentionParams shifted = p;
+    member(shifted);
+    const Status refusal = decode(shifted, nullptr);
+    KV8_EXPECT(refusal.code == Status::Code::invalid_argument &&
+                   std::strstr(refusal.message, name) != nullptr &&
+                   std::strstr(refusal.message, "aligned to"),
+               "%s: %s", name, refusal.message);
+  };
+  misaligned([](AttentionParams& x) { x.q = reinterpret_cast<void*>(264); }, "q is at");
+  misaligned([](AttentionParams& x) { x.out = reinterpret_cast<void*>(260); }, "out is at");
+  misaligned([](AttentionParams& x) { x.plan = reinterpret_cast<void*>(264); }, "plan is at");
+  misaligned([](AttentionParams& x) { x.workspace = reinterpret_cast<void*>(272); }, "workspace is at");
+  p.cache.format = CacheFormat::bf16;
+  status = decode(p, nullptr);
+  KV8_EXPECT(status.code == Status::Code::invalid_argument && std::strstr(status.message, "head_stride"),
+             "%s", status.message);
+  p.cache.head_stride *= 2;
+  p.cache.page_stride *= 2;
+  status = decode(p, nullptr);
+  KV8_EXPECT(status.code == Status::Code::invalid_argument &&
+                 std::strstr(status.message, "the plan is for a cache in fp8") != nullptr,
+             "%s", status.message);
+
   char small[10];
   KV8_EXPECT(explain_kernels(&p, small, sizeof small) == length && std::strlen(small) == 9, "truncation");
+}
+
+// Append refuses what it can't do, and rows of no sequence are nothing to do.
+void append_refuses() {
+  AppendParams p;
+  p.batch = {reinterpret_cast<Sequence*>(256), 1, 1, reinterpret_cast<int32_t*>(256), 1};
+  const int64_t head = head_bytes(CacheFormat::bf16, 128);
+  p.cache = {CacheFormat::bf16, reinterpret_cast<uint8_t*>(256), 2 * head, head, 2, 128, nullptr, nullptr};
+  p.q_heads = 4;
+  p.qkv = p.q = reinterpret_cast<void*>(256);
+  p.qkv_stride = 8 * 128;
+  const auto refused = [&](auto change, const char* message) {
+    AppendParams changed = p;
+    change(changed);
+    const Status status = append(changed, nullptr);
+    KV8_EXPECT(status.code != Status::Code::ok && status.code != Status::Code::cuda_error &&
+                   std::strstr(status.message, message) != nullptr,
+               "expected '%s', got '%s'", message, status.message);
+  };
+  const auto scale = reinterpret_cast<float*>(256);
+  refused([](AppendParams& x) { x.qkv = reinterpret_cast<void*>(264); }, "qkv is at");
+  refused([](AppendParams& x) { x.q = reinterpret_cast<void*>(264); }, "q is at");
+  refused([](AppendParams& x) { x.qkv_stride = 8 * 128 - 8; }, "qkv_stride");
+  refused([&](AppendParams& x) { x.cache.k_scale = scale; }, "BF16 cache has no scales");
+  refused([](AppendParams& x) { x.cache.format = CacheFormat::fp8; }, "q_scale is null");
+  refused([](AppendParams& x) { x.cache.pool += 64; }, "aligned to 128");
+  refused(
+      [&](AppendParams& x) {
+        x.rope = RopeKind::half_split;
+        x.inverse_frequencies = scale;
+        x.rotary_dim = 40;
+      },
+      "multiples of 16");
+  p.batch.sequence_count = 0;
+  p.batch.sequences = nullptr;
+  p.batch.page_tables = nullptr;
+  const Status status = append(p, nullptr);
+  KV8_EXPECT(status.code == Status::Code::ok && cudaDeviceSynchronize() == cudaSuccess, "%s", status.message);
 }
 
 }  // namespace kv8::attention::cuda::test

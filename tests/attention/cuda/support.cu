@@ -128,6 +128,7 @@ struct Sample {
 };
 
 struct ReferenceParams {
+  CacheFormat format;
   const Sample* samples;
   const uint8_t* pool;
   int64_t page_stride;
@@ -148,6 +149,13 @@ struct ReferenceParams {
   double* quantised;
 };
 
+// The number at a byte offset.
+__device__ double number_at(CacheFormat format, const uint8_t* bytes, int64_t at) {
+  if (format == CacheFormat::fp8) return device_e4m3(bytes[at]);
+  const auto bits = static_cast<uint32_t>(*reinterpret_cast<const uint16_t*>(bytes + at));
+  return __uint_as_float(bits << 16);
+}
+
 __device__ const uint8_t* head_page(const ReferenceParams& p, const Sample& s, int key) {
   return p.pool + p.page_tables[s.sequence * p.table_stride + key / kPageTokens] * p.page_stride +
          s.head * p.head_stride;
@@ -160,12 +168,12 @@ __global__ void reference_scores(ReferenceParams p) {
   const uint8_t* page = head_page(p, s, key);
   double sum = 0;
   for (int dim = 0; dim < p.head_dim; ++dim) {
-    sum += device_e4m3(p.q[s.query * p.head_dim + dim]) *
-           device_e4m3(page[key_offset(p.head_dim, key % kPageTokens, dim)]);
+    sum += number_at(p.format, p.q, (s.query * p.head_dim + dim) * (p.format == CacheFormat::fp8 ? 1 : 2)) *
+           number_at(p.format, page, key_offset(p.format, p.head_dim, key % kPageTokens, dim));
   }
   // The product of the scales as the kernels form it is float32; the difference is 1e-7.
-  double score =
-      sum * p.q_scale[s.query] * (p.k_scale != nullptr ? p.k_scale[s.head] : 1.0F) * p.softmax_scale;
+  double score = sum * (p.q_scale != nullptr ? p.q_scale[s.query] : 1.0F) *
+                 (p.k_scale != nullptr ? p.k_scale[s.head] : 1.0F) * p.softmax_scale;
   if (p.soft_cap > 0) score = p.soft_cap * tanh(score / p.soft_cap);
   p.scores[blockIdx.y * p.stride + key - s.first] = score;
 }
@@ -193,9 +201,12 @@ __global__ void __launch_bounds__(256) reference_output(ReferenceParams p) {
     for (int i = begin; i <= end; ++i) top = fmax(top, scores[i]);
     for (int i = begin + lane; i <= end; i += 32) {
       const uint8_t* page = head_page(p, s, s.first + i);
-      const double v = device_e4m3(page[value_offset(p.head_dim, (s.first + i) % kPageTokens, dim)]);
+      const double v =
+          number_at(p.format, page, value_offset(p.format, p.head_dim, (s.first + i) % kPageTokens, dim));
       const double weight = exp(scores[i] - largest);
-      const double rounded = round_e4m3(exp(scores[i] - top) * 256) / 256 * exp(top - largest);
+      const double rounded = p.format == CacheFormat::fp8
+                                 ? round_e4m3(exp(scores[i] - top) * 256) / 256 * exp(top - largest)
+                                 : weight;
       sums[0] += weight * v;
       sums[1] += weight;
       sums[2] += rounded * v;
@@ -223,7 +234,7 @@ __global__ void __launch_bounds__(256) reference_output(ReferenceParams p) {
 
 World::World(const Shape& shape, std::vector<int> lengths, uint64_t seed)
     : shape_(shape), lengths_(std::move(lengths)) {
-  head_stride_ = head_bytes(shape.head_dim) + shape.padding;
+  head_stride_ = head_bytes(shape.format, shape.head_dim) + shape.padding;
   page_stride_ = head_stride_ * shape.kv_heads + shape.padding;
   std::mt19937_64 random(seed);
 
@@ -263,7 +274,7 @@ World::World(const Shape& shape, std::vector<int> lengths, uint64_t seed)
   k_scale_ = Buffer<float>(k);
   v_scale_ = Buffer<float>(v);
   sinks_ = Buffer<float>(sinks);
-  scaled_ = shape.scales;
+  scaled_ = shape.scales && shape.format == CacheFormat::fp8;
 }
 
 int World::tokens_before(int sequence) const {
@@ -289,8 +300,9 @@ void World::set_scale(float k, float v) {
   scaled_ = true;
 }
 
-Fp8Cache World::cache() const {
-  Fp8Cache cache;
+Cache World::cache() const {
+  Cache cache;
+  cache.format = shape_.format;
   cache.pool = pool_.get();
   cache.page_stride = page_stride_;
   cache.head_stride = head_stride_;
@@ -319,7 +331,7 @@ void World::step(const std::vector<Chunk>& chunks, bool attend) {
             "gather");
   }
   const size_t heads = static_cast<size_t>(rows_) * shape_.q_heads;
-  q_ = Buffer<uint8_t>(heads * shape_.head_dim);
+  q_ = Buffer<uint8_t>(heads * shape_.head_dim * element_bytes(shape_.format));
   q_scale_ = Buffer<float>(heads);
   out_ = Buffer<uint8_t>(heads * shape_.head_dim * (shape_.out_type == OutputType::f32 ? 4 : 2));
   q_.fill(0xFF);
@@ -329,6 +341,7 @@ void World::step(const std::vector<Chunk>& chunks, bool attend) {
   PlanParams plan;
   plan.batch = {sequences_.get(), static_cast<int>(host_sequences_.size()), rows_, page_tables_.get(),
                 static_cast<int64_t>(table_stride_)};
+  plan.format = shape_.format;
   plan.q_heads = shape_.q_heads;
   plan.kv_heads = shape_.kv_heads;
   plan.head_dim = shape_.head_dim;
@@ -351,12 +364,13 @@ void World::launch(cudaStream_t stream) const {
   append_params.qkv = qkv_.get();
   append_params.qkv_stride = width();
   append_params.q = q_.get();
-  append_params.q_scale = q_scale_.get();
+  append_params.q_scale = shape_.format == CacheFormat::fp8 ? q_scale_.get() : nullptr;
   require(append(append_params, stream));
   if (!attend_) return;
 
   AttentionParams p;
   p.shape.batch = append_params.batch;
+  p.shape.format = shape_.format;
   p.shape.q_heads = shape_.q_heads;
   p.shape.kv_heads = shape_.kv_heads;
   p.shape.head_dim = shape_.head_dim;
@@ -366,7 +380,7 @@ void World::launch(cudaStream_t stream) const {
   p.workspace = workspace_.get();
   p.cache = append_params.cache;
   p.q = q_.get();
-  p.q_scale = q_scale_.get();
+  p.q_scale = append_params.q_scale;
   p.out = out_.get();
   p.out_type = shape_.out_type;
   p.softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
@@ -432,6 +446,7 @@ Errors World::compare(int samples) const {
   Buffer<double> exact(all.size() * shape_.head_dim);
   Buffer<double> quantised(all.size() * shape_.head_dim);
   ReferenceParams p = {};
+  p.format = shape_.format;
   p.samples = device_samples.get();
   p.pool = pool_.get();
   p.page_stride = page_stride_;
@@ -439,7 +454,7 @@ Errors World::compare(int samples) const {
   p.page_tables = page_tables_.get();
   p.table_stride = table_stride_;
   p.q = q_.get();
-  p.q_scale = q_scale_.get();
+  p.q_scale = shape_.format == CacheFormat::fp8 ? q_scale_.get() : nullptr;
   p.k_scale = scaled_ ? k_scale_.get() : nullptr;
   p.v_scale = scaled_ ? v_scale_.get() : nullptr;
   p.sinks = shape_.sinks ? sinks_.get() : nullptr;

@@ -73,13 +73,14 @@ double from_e4m3(uint8_t bits);
 uint8_t to_e4m3(double x);  // nearest even, saturating; independent of CUDA's conversion
 
 struct Shape {
+  CacheFormat format = CacheFormat::fp8;
   int head_dim = 128;
   int q_heads = 8;
   int kv_heads = 2;
   int64_t window = 0;
   float soft_cap = 0.0F;
   bool sinks = false;
-  bool scales = false;  // per head, far from 1; else none
+  bool scales = false;  // FP8: per head, far from 1; else none
   int max_decode_rows = 1;
   Fp8Accumulate accumulate = Fp8Accumulate::tile;
   OutputType out_type = OutputType::f32;
@@ -99,7 +100,8 @@ struct Chunk {
 // Relative errors of a step's rows, over all rows and heads looked at.
 struct Errors {
   double exact = 0;      // to float64 on the same Q, K, V
-  double quantised = 0;  // to the same with P rounded to e4m3 tile by tile, as mode tile defines it
+  double quantised = 0;  // FP8: to the same with P rounded to e4m3 tile by tile, as mode tile defines it;
+                         // BF16: as exact
   double worst = 0;      // largest of a row's, to `quantised`
   double bias = 0;       // mean of (x - exact) / rms(exact)
 };
@@ -132,7 +134,7 @@ class World {
   // Changes where the last step's sequences stand, in device memory only.
   void move_sequences(int by) const;
 
-  Fp8Cache cache() const;
+  Cache cache() const;
   const std::vector<int32_t>& page_table(int sequence) const { return tables_[sequence]; }
   const Buffer<uint8_t>& pool() const { return pool_; }
 
@@ -170,6 +172,7 @@ double relative_error(const std::vector<float>& a, const std::vector<float>& b);
 // The tests, in the order in which main runs them.
 void append_matches_host();
 void append_counts_saturations();
+void append_rounds_ties_by_the_reciprocal();
 void decode_matches_float64();
 void prefill_matches_float64();
 void masks_match_float64();
@@ -185,5 +188,6 @@ void poison_never_reaches();
 void graphs_replay();
 void many_parts_merge();
 void table_refuses();
+void append_refuses();
 
 }  // namespace kv8::attention::cuda::test

@@ -13,13 +13,14 @@
 #include "attention/cuda/sm90/decode_fp8.h"
 #include "attention/cuda/sm90/decode_merge.cuh"
 #include "attention/cuda/sm90/decode_walk.cuh"
+#include "attention/cuda/sm90/launch.h"
 #include "attention/cuda/sm90/shapes.h"
 
 namespace kv8::attention::cuda::sm90 {
 
 template <int kHeadDim, int kColumns>
 struct DecodeShared {
-  static constexpr int kStages = decode_stages(kHeadDim);
+  static constexpr int kStages = decode_shape(CacheFormat::fp8, kHeadDim, kColumns).stages;
   static constexpr int kTileBytes = 2 * kPageTokens * kHeadDim;
   static constexpr int kQBytes = (kColumns * kHeadDim + 1023) / 1024 * 1024;
   static constexpr int kPBytes = kColumns * kPageTokens;
@@ -107,7 +108,7 @@ __device__ __forceinline__ float2 pair_columns(float column0, float column1, boo
 }
 
 template <int kHeadDim, int kColumns, Fp8Accumulate kMode>
-__global__ void __launch_bounds__(kDecodeThreads, decode_ctas_per_multiprocessor(kHeadDim))
+__global__ void __launch_bounds__(kDecodeThreads, decode_shape(CacheFormat::fp8, kHeadDim, kColumns).ctas)
     decode_fp8_kernel(const __grid_constant__ KernelParams p) {
   using Shared = DecodeShared<kHeadDim, kColumns>;
   using Mma = ptx::WgmmaE4m3<kColumns>;
@@ -198,9 +199,11 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_ctas_per_multiprocessor
         uint4 bytes = {0, 0, 0, 0};
         if (column < rows) {
           bytes = *reinterpret_cast<const uint4*>(
-              p.q + query_index(p, sequence, segment.head, first_row + column) * kHeadDim + chunk * 16);
+              static_cast<const uint8_t*>(p.q) +
+              query_index(p, sequence, segment.head, first_row + column) * kHeadDim + chunk * 16);
         }
-        *reinterpret_cast<uint4*>(image + row_image_offset(kHeadDim, kColumns, column, chunk * 16)) = bytes;
+        *reinterpret_cast<uint4*>(
+            image + row_image_offset(CacheFormat::fp8, kHeadDim, kColumns, column, chunk * 16)) = bytes;
       }
       if (lane < kColumns) {
         scales[slot * kColumns + lane] =
@@ -457,24 +460,9 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_ctas_per_multiprocessor
 
 template <int kHeadDim, int kColumns, Fp8Accumulate kMode>
 cudaError_t launch_decode_fp8(const KernelParams& params, int ctas, cudaStream_t stream) {
-  auto* kernel = decode_fp8_kernel<kHeadDim, kColumns, kMode>;
-  constexpr int kBytes = DecodeShared<kHeadDim, kColumns>::kTotal;
-  if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-      error != cudaSuccess) {
-    return error;
-  }
-  // The next launch may begin while this kernel drains: it waits for its data by itself (dependency_wait).
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(ctas));
-  config.blockDim = dim3(kDecodeThreads);
-  config.dynamicSmemBytes = kBytes;
-  config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, params);
+  return launch(decode_fp8_kernel<kHeadDim, kColumns, kMode>,
+                {dim3(static_cast<unsigned>(ctas)), kDecodeThreads, DecodeShared<kHeadDim, kColumns>::kTotal},
+                stream, params);
 }
 
 }  // namespace kv8::attention::cuda::sm90

@@ -20,11 +20,11 @@ struct KernelParams {
   const uint8_t* pool;
   int64_t page_stride;   // bytes
   int64_t head_stride;   // bytes
-  const float* k_scale;  // [kv_heads] or null
+  const float* k_scale;  // [kv_heads] or null; BF16: null
   const float* v_scale;
 
-  const uint8_t* q;      // [rows][q_heads][head_dim]
-  const float* q_scale;  // [rows][q_heads]
+  const void* q;         // [rows][q_heads][head_dim], e4m3 or bf16
+  const float* q_scale;  // [rows][q_heads]; BF16: null
   void* out;             // [rows][q_heads][head_dim]
   bool out_f32;
   int q_heads;

@@ -9,6 +9,7 @@
 
 #include <cuda_bf16.h>
 
+#include "attention/cuda/sm90/launch.h"
 #include "attention/cuda/sm90/prefill_fp8.h"
 #include "attention/cuda/sm90/prefill_tile.cuh"
 
@@ -28,7 +29,7 @@ struct PrefillItem {
 
 template <int kHeadDim>
 struct PrefillShared {
-  static constexpr int kWarpgroups = prefill_warpgroups(kHeadDim);
+  static constexpr int kWarpgroups = prefill_warpgroups(CacheFormat::fp8, kHeadDim);
   static constexpr int kStages = prefill_stages(kHeadDim);
   static constexpr int kTileBytes = 2 * kPageTokens * kHeadDim;
   static constexpr int kStageBytes = kTileBytes + 1024;  // V^T's rows, then 8 rows of ones
@@ -156,8 +157,9 @@ class PrefillProducer {
           const int chunk = i % kChunks;
           const int64_t index = first + row / p_.group * p_.q_heads + row % p_.group;
           const bool valid = row < rows;
-          ptx::async_copy16(image + row_image_offset(kHeadDim, kPrefillRows, row, chunk * 16),
-                            p_.q + (valid ? index * kHeadDim + chunk * 16 : 0), valid);
+          ptx::async_copy16(
+              image + row_image_offset(CacheFormat::fp8, kHeadDim, kPrefillRows, row, chunk * 16),
+              static_cast<const uint8_t*>(p_.q) + (valid ? index * kHeadDim + chunk * 16 : 0), valid);
         }
 #pragma unroll 1
         for (int row = lane; row < kPrefillRows; row += 32) {
@@ -386,7 +388,7 @@ __device__ __forceinline__ void consume_prefill(const KernelParams& p, uint8_t* 
 }
 
 template <int kHeadDim>
-__global__ void __launch_bounds__((prefill_warpgroups(kHeadDim) + 1) * 128, 1)
+__global__ void __launch_bounds__((prefill_warpgroups(CacheFormat::fp8, kHeadDim) + 1) * 128, 1)
     prefill_fp8_kernel(const __grid_constant__ KernelParams p) {
   using Shared = PrefillShared<kHeadDim>;
   constexpr int kWarpgroups = Shared::kWarpgroups;
@@ -435,23 +437,10 @@ __global__ void __launch_bounds__((prefill_warpgroups(kHeadDim) + 1) * 128, 1)
 
 template <int kHeadDim>
 cudaError_t launch_prefill_fp8(const KernelParams& params, int ctas, cudaStream_t stream) {
-  auto* kernel = prefill_fp8_kernel<kHeadDim>;
-  constexpr int kBytes = PrefillShared<kHeadDim>::kTotal;
-  if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-      error != cudaSuccess) {
-    return error;
-  }
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(ctas));
-  config.blockDim = dim3((PrefillShared<kHeadDim>::kWarpgroups + 1) * 128);
-  config.dynamicSmemBytes = kBytes;
-  config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, params);
+  return launch(prefill_fp8_kernel<kHeadDim>,
+                {dim3(static_cast<unsigned>(ctas)), (PrefillShared<kHeadDim>::kWarpgroups + 1) * 128,
+                 PrefillShared<kHeadDim>::kTotal},
+                stream, params);
 }
 
 }  // namespace kv8::attention::cuda::sm90

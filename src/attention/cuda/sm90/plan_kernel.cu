@@ -1,10 +1,9 @@
-#include <cstdio>
+// The kernel that makes a step's plan from the lengths in device memory: one CTA, a few microseconds.
+#include "attention/cuda/ptx/barrier.cuh"
+#include "attention/cuda/sm90/launch.h"
+#include "attention/cuda/sm90/plan_kernel.h"
 
-#include "attention/cuda/check.h"
-#include "attention/cuda/plan.h"
-#include "attention/cuda/sm90/shapes.h"
-
-namespace kv8::attention::cuda {
+namespace kv8::attention::cuda::sm90 {
 
 namespace {
 
@@ -13,24 +12,6 @@ constexpr int kBuckets = 1024;
 // Keys and values that are read again and again by the row blocks of a head should stay in the L2 (60 MB, of
 // which other traffic wants a share).
 constexpr int64_t kL2Budget = 36 << 20;
-
-size_t aligned(size_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
-
-struct PlanKernelParams {
-  Batch batch;
-  Partition cut;
-  int kv_heads;
-  int64_t tile_bytes;  // of one KV head
-  int64_t window;
-  int max_decode_rows;
-  PlanHeader* header;
-  DecodeSequence* decode_sequences;
-  DecodeStart* decode_starts;
-  int32_t* block_begins;
-  PrefillBlock* blocks;
-};
 
 // Tiles that rows [first, first + count) of positions see.
 struct TileRange {
@@ -83,11 +64,13 @@ __device__ int last_at_most(int count, int value, Begin begin) {
   return low;
 }
 
-__global__ void __launch_bounds__(kThreads) plan_kernel(PlanKernelParams p) {
+__global__ void __launch_bounds__(kThreads) plan_kernel(const __grid_constant__ PlanKernelParams p) {
   __shared__ int histogram[kBuckets];
   __shared__ int most_tiles;
   __shared__ unsigned long long prefill_tiles;
   const int thread = threadIdx.x;
+  ptx::launch_dependents();
+  ptx::dependency_wait();
   histogram[thread] = 0;
   if (thread == 0) {
     most_tiles = 0;
@@ -175,80 +158,10 @@ __global__ void __launch_bounds__(kThreads) plan_kernel(PlanKernelParams p) {
   }
 }
 
-int multiprocessors() {
-  int device = 0;
-  int count = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return 0;
-  if (cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) return 0;
-  return count;
-}
-
 }  // namespace
 
-Partition partition(const PlanParams& params) {
-  Partition cut;
-  cut.group = params.q_heads / params.kv_heads;
-  cut.decode_columns = sm90::decode_columns(params.head_dim, cut.group * params.max_decode_rows);
-  cut.multiprocessors = multiprocessors();
-  cut.decode_ctas = cut.multiprocessors * sm90::decode_ctas_per_multiprocessor(params.head_dim);
-  cut.prefill_tokens = sm90::prefill_warpgroups(params.head_dim) * (sm90::kPrefillRows / cut.group);
-  cut.prefill_blocks = params.batch.rows / cut.prefill_tokens + params.batch.sequence_count;
-  return cut;
+cudaError_t launch_plan(const PlanKernelParams& params, cudaStream_t stream) {
+  return launch(plan_kernel, {dim3(1), kThreads, 0}, stream, params);
 }
 
-PlanOffsets plan_offsets(const PlanParams& params) {
-  const Partition cut = partition(params);
-  const auto sequences = static_cast<size_t>(params.batch.sequence_count);
-  PlanOffsets at;
-  at.decode_sequences = aligned(sizeof(PlanHeader));
-  at.decode_starts = at.decode_sequences + aligned(sequences * sizeof(DecodeSequence));
-  at.block_begins = at.decode_starts + aligned(static_cast<size_t>(cut.decode_ctas) * sizeof(DecodeStart));
-  at.blocks = at.block_begins + aligned((sequences + 1) * sizeof(int32_t));
-  at.total = at.blocks + aligned(static_cast<size_t>(cut.prefill_blocks) * sizeof(PrefillBlock));
-  return at;
-}
-
-WorkspaceOffsets workspace_offsets(const PlanParams& params) {
-  const Partition cut = partition(params);
-  const auto ctas = static_cast<size_t>(cut.decode_ctas);
-  WorkspaceOffsets at;
-  at.prefill_counters = 0;
-  at.decode_arrivals = 256;
-  at.decode_partials = at.decode_arrivals + aligned(ctas * 3 * sizeof(uint32_t));
-  at.total =
-      at.decode_partials +
-      ctas * kPartialsPerCta *
-          aligned(static_cast<size_t>(partial_floats(params.head_dim, cut.decode_columns)) * sizeof(float));
-  return at;
-}
-
-size_t plan_bytes(const PlanParams& params) {
-  return check_plan(params) ? plan_offsets(params).total : 0;
-}
-
-size_t workspace_bytes(const PlanParams& params) {
-  return check_plan(params) ? workspace_offsets(params).total : 0;
-}
-
-Status make_plan(const PlanParams& params, void* plan, cudaStream_t stream) {
-  if (Status status = check_plan(params); !status) return status;
-  if (plan == nullptr) return invalid_argument("make_plan: plan is null");
-  const PlanOffsets at = plan_offsets(params);
-  auto* bytes = static_cast<uint8_t*>(plan);
-  PlanKernelParams kernel;
-  kernel.batch = params.batch;
-  kernel.cut = partition(params);
-  kernel.kv_heads = params.kv_heads;
-  kernel.tile_bytes = head_bytes(params.head_dim);
-  kernel.window = params.window;
-  kernel.max_decode_rows = params.max_decode_rows;
-  kernel.header = reinterpret_cast<PlanHeader*>(bytes);
-  kernel.decode_sequences = reinterpret_cast<DecodeSequence*>(bytes + at.decode_sequences);
-  kernel.decode_starts = reinterpret_cast<DecodeStart*>(bytes + at.decode_starts);
-  kernel.block_begins = reinterpret_cast<int32_t*>(bytes + at.block_begins);
-  kernel.blocks = reinterpret_cast<PrefillBlock*>(bytes + at.blocks);
-  plan_kernel<<<1, kThreads, 0, stream>>>(kernel);
-  return launch_status("plan_kernel");
-}
-
-}  // namespace kv8::attention::cuda
+}  // namespace kv8::attention::cuda::sm90
