@@ -1,20 +1,17 @@
 // The KV cache scales that a checkpoint brings: stored = e4m3(x / scale). Every scale of the file is bound to
 // a layer, or is an error; none is dropped in silence.
 //
-// Spellings, after "<prefix>.layers.N.self_attn.":
-//   k_scale                    v_scale
-//   k_proj.k_scale             v_proj.v_scale
-//   qkv_proj.k_scale           qkv_proj.v_scale
-//   k_proj.output_scale        v_proj.output_scale
-//   kv_scale                   (one for both)
-// The prefix is model, model.language_model or language_model.model. A scale is a number, [1] or [kv_heads],
-// in F32, BF16 or F16. -1 means absent. Scales of Q are counted and not read.
+// A scale is named <decoder prefix>layers.N.self_attn.<spelling>: the prefixes are those of
+// formats/tensor_names.h, the spellings those of kv_scale_spellings(). It is a number, [1] or [kv_heads], in
+// F32, BF16 or F16. -1 means absent. Scales of Q are counted and not read.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -23,8 +20,18 @@
 
 namespace kv8::formats {
 
+enum class KvScaleTarget : uint8_t { k, v, k_and_v, q };
+
+struct KvScaleSpelling {
+  std::string_view name;  // after "self_attn."
+  KvScaleTarget target;
+};
+
+// Every spelling that vLLM, ModelOpt, Quark and llm-compressor write or read.
+std::span<const KvScaleSpelling> kv_scale_spellings();
+
 struct LayerKvScales {
-  std::vector<float> k;  // one, or one for each KV head; positive and finite
+  std::vector<float> k;  // one, or one for each KV head; positive and finite, and so are their reciprocals
   std::vector<float> v;
 };
 
@@ -36,8 +43,9 @@ struct KvScales {
 };
 
 // kv_heads: of each layer of the model, 0 for a layer without a KV cache. Errors name file and tensor:
-// corrupt_data for a scale that is zero, negative (but -1), not finite or of a wrong shape, for one of K and
-// V without the other, for two spellings of the same scale, and for scales that belong to no layer.
+// corrupt_data for a scale that is zero, negative (but -1), of a wrong shape, or so small or large that
+// stored numbers times it aren't finite; for one of K and V without the other; for two spellings of a scale
+// that disagree; and for whatever looks like a KV scale and binds to no layer.
 Expected<KvScales> find_kv_scales(const Checkpoint& checkpoint, std::span<const int> kv_heads);
 
 // The same from a file of its own, as calibration writes it (kv_scales.safetensors).

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "formats/tensor_names.h"
 #include "models/family.h"
 #include "numerics/dequantize.h"
 
@@ -13,9 +14,6 @@ namespace kv8::models {
 
 namespace {
 
-// Where checkpoints put the decoder: alone, or as the text part of a multimodal model.
-constexpr std::array<std::string_view, 4> kPrefixes = {"model.", "model.language_model.",
-                                                       "language_model.model.", ""};
 constexpr std::array<std::string_view, 3> kHeadNames = {"lm_head", "language_model.lm_head", "model.lm_head"};
 
 // Hands out tensors and remembers which.
@@ -115,11 +113,11 @@ Expected<LayerWeights> load_layer(TensorSource& source, const std::string& prefi
 }
 
 Expected<std::string> find_prefix(const formats::Checkpoint& checkpoint) {
-  for (const std::string_view prefix : kPrefixes) {
+  for (const std::string_view prefix : formats::kDecoderPrefixes) {
     if (checkpoint.find(fmt::format("{}embed_tokens.weight", prefix)) != nullptr) return std::string(prefix);
   }
   return make_error(ErrorCode::not_found, "{}: no tensor model.embed_tokens.weight (nor under {}, {})",
-                    checkpoint.config_source(), kPrefixes[1], kPrefixes[2]);
+                    checkpoint.config_source(), formats::kDecoderPrefixes[1], formats::kDecoderPrefixes[2]);
 }
 
 Expected<std::vector<float>> load_frequency_divisors(TensorSource& source, const ModelConfig& config) {

@@ -1,7 +1,9 @@
 // Every family folder of the fixtures against transformers' logits and greedy tokens.
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "eval/golden_check.h"
 #include "fixtures.h"
@@ -129,6 +131,54 @@ TEST(GoldenScales, MissingScalesAreTold) {
   const auto calibrated = engine::Engine::create(folder_of("llama_fp8_kv_head"), options).value();
   EXPECT_TRUE(calibrated->warnings().empty());
   EXPECT_EQ(calibrated->scales_description(), "calibrated");
+}
+
+// The same scales under the names that vLLM's own attention layer saves, and a decoder inside a wrapper: the
+// logits are the same to the last bit.
+TEST(GoldenScales, OtherNamesGiveTheSameLogits) {
+  const std::filesystem::path original = folder_of("llama_fp8_kv_tensor");
+  if (!std::filesystem::exists(original)) GTEST_SKIP() << "no such fixture";
+  const auto logits_of = [](const std::string& model) {
+    std::vector<float> all;
+    const auto engine = engine::Engine::create(model, {}).value();
+    EXPECT_EQ(engine->scales_description(), "calibrated");
+    engine::Sequence sequence = engine->new_sequence();
+    std::vector<int32_t> tokens;
+    for (int32_t i = 0; i < 40; ++i)
+      tokens.push_back((i * 37 + 11) % static_cast<int32_t>(engine->config().vocab_size));
+    EXPECT_TRUE(engine->append_with_logits(sequence, tokens, [&](int64_t, std::span<const float> logits) {
+      all.insert(all.end(), logits.begin(), logits.end());
+    }));
+    return all;
+  };
+  const std::vector<float> expected = logits_of(original);
+  const auto source = formats::Safetensors::open(original / "model.safetensors").value();
+  const std::pair<const char*, const char*> layouts[] = {{"model.", "self_attn.attn."},
+                                                         {"model.language_model.", "self_attn.attn._"},
+                                                         {"language_model.model.", "self_attn.qkv_proj."},
+                                                         {"", "self_attn."}};
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("kv8_scale_names_{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(original / "config.json", folder / "config.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  for (const auto& [wrapper, attention] : layouts) {
+    std::vector<formats::NamedTensor> tensors;
+    int scales = 0;
+    for (std::string name : source.names()) {
+      const TensorView view = *source.find(name);
+      for (const char* scale : {"self_attn.k_scale", "self_attn.v_scale"}) {
+        if (!name.ends_with(scale)) continue;
+        name.replace(name.rfind("self_attn."), std::string("self_attn.").size(), attention);
+        ++scales;
+      }
+      if (name.starts_with("model.")) name.replace(0, std::string("model.").size(), wrapper);
+      tensors.push_back({name, view});
+    }
+    ASSERT_GT(scales, 0);
+    ASSERT_TRUE(formats::write_safetensors(folder / "model.safetensors", tensors));
+    EXPECT_EQ(logits_of(folder), expected) << wrapper << " " << attention;
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // A bound that can't be met fails: the check is able to.

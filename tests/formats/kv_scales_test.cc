@@ -1,5 +1,6 @@
 #include "formats/kv_scales.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <list>
@@ -46,28 +47,63 @@ class Scales {
   std::vector<NamedTensor> tensors_;
 };
 
+// What other programs write after "self_attn.": the table of the code must say the same, no more and no less.
+constexpr struct {
+  const char* k;
+  const char* v;  // the same as k where one number is for both
+  const char* q;  // empty: none is written
+} kWritten[] = {
+    {"k_scale", "v_scale", "q_scale"},                                      // llm-compressor
+    {"attn.k_scale", "attn.v_scale", "attn.q_scale"},                       // vLLM's own layer
+    {"_k_scale", "_v_scale", "_q_scale"},                                   // its buffers
+    {"attn._k_scale", "attn._v_scale", "attn._q_scale"},                    //
+    {"k_proj.k_scale", "v_proj.v_scale", "q_proj.q_scale"},                 // ModelOpt
+    {"qkv_proj.k_scale", "qkv_proj.v_scale", "qkv_proj.q_scale"},           // the same, fused
+    {"k_proj.output_scale", "v_proj.output_scale", "q_proj.output_scale"},  // Quark
+    {"k_cache_scale", "v_cache_scale", ""},                                 // Gemma
+    {"kv_scale", "kv_scale", ""},                                           // AutoFP8
+    {"attn.kv_scale", "attn.kv_scale", ""},
+    {"kv_cache_scale", "kv_cache_scale", ""},
+    {"kv_cache_scaling_factor", "kv_cache_scaling_factor", ""},
+};
+constexpr const char* kWrappers[] = {"model.", "model.language_model.", "language_model.model.", ""};
+
 TEST(KvScales, EverySpellingBinds) {
-  const std::pair<const char*, const char*> spellings[] = {
-      {"k_scale", "v_scale"},
-      {"k_proj.k_scale", "v_proj.v_scale"},
-      {"qkv_proj.k_scale", "qkv_proj.v_scale"},
-      {"k_proj.output_scale", "v_proj.output_scale"},
-  };
-  for (const char* prefix : {"model.", "model.language_model.", "language_model.model."}) {
-    for (const auto& [k, v] : spellings) {
-      const std::string layer = std::string(prefix) + "layers.1.self_attn.";
-      const auto scales = Scales().add(layer + k, 0.25F).add(layer + v, 0.5F).bind({2, 2});
+  size_t names = 0;
+  for (const auto& [k, v, q] : kWritten) {
+    const bool both = k == std::string(v);
+    names += 1U + (both ? 0 : 1) + (*q != '\0' ? 1 : 0);
+    for (const std::string wrapper : kWrappers) {
+      const std::string layer = wrapper + "layers.1.self_attn.";
+      Scales tensors;
+      tensors.add(layer + k, 0.25F);
+      if (!both) tensors.add(layer + v, 0.5F);
+      if (*q != '\0') tensors.add(layer + q, 3.0F);
+      const auto scales = tensors.bind({2, 2});
       ASSERT_TRUE(scales) << scales.error().message;
       EXPECT_FALSE(scales->layers[0]) << layer << k;
       ASSERT_TRUE(scales->layers[1]) << layer << k;
-      EXPECT_THAT(scales->layers[1]->k, ElementsAre(0.25F));
-      EXPECT_THAT(scales->layers[1]->v, ElementsAre(0.5F));
+      EXPECT_THAT(scales->layers[1]->k, ElementsAre(0.25F)) << layer << k;
+      EXPECT_THAT(scales->layers[1]->v, ElementsAre(both ? 0.25F : 0.5F)) << layer << v;
+      EXPECT_EQ(scales->q_scales, *q != '\0' ? 1 : 0) << layer << q;
     }
   }
-  const auto legacy = Scales().add("model.layers.0.self_attn.kv_scale", {0.125F}, Shape()).bind({2});
-  ASSERT_TRUE(legacy) << legacy.error().message;
-  EXPECT_THAT(legacy->layers[0]->k, ElementsAre(0.125F));
-  EXPECT_THAT(legacy->layers[0]->v, ElementsAre(0.125F));
+  EXPECT_EQ(kv_scale_spellings().size(), names) << "a spelling that no row above has";
+}
+
+// A name that ends in a spelling is never passed over: it binds, or is an error (here also K without V).
+TEST(KvScales, NoSpellingIsMissedWhereItCannotBind) {
+  for (const KvScaleSpelling& spelling : kv_scale_spellings()) {
+    if (spelling.target == KvScaleTarget::q) continue;
+    for (const char* before :
+         {"model.layers.7.self_attn.", "transformer.h.0.attention.", "model.layers.0.mixer.",
+          "model.layers.0.self_attn.inner.", "model.layers.0.self_attn._"}) {
+      const std::string name = fmt::format("{}{}", before, spelling.name);
+      const auto scales = Scales().add(name, 1.0F).bind({2});
+      ASSERT_FALSE(scales) << name;
+      EXPECT_THAT(scales.error().message, HasSubstr(name));
+    }
+  }
 }
 
 TEST(KvScales, PerHeadScalesAndTypes) {
@@ -96,6 +132,39 @@ TEST(KvScales, MinusOneAndAbsenceMeanNone) {
                              .bind({2});
   ASSERT_TRUE(minus_one);
   EXPECT_TRUE(minus_one->empty());
+}
+
+// vLLM's layer writes -1 for what it never got; the scale itself may stand under another name.
+TEST(KvScales, MinusOneLeavesItsPlaceToAnotherSpelling) {
+  const std::string layer = "model.layers.0.self_attn.";
+  for (const bool first : {true, false}) {
+    Scales tensors;
+    if (first) tensors.add(layer + "attn.k_scale", -1.0F).add(layer + "attn.v_scale", -1.0F);
+    tensors.add(layer + "k_proj.k_scale", 0.25F).add(layer + "v_proj.v_scale", 0.5F);
+    if (!first) tensors.add(layer + "kv_scale", -1.0F);
+    const auto scales = tensors.bind({2});
+    ASSERT_TRUE(scales) << scales.error().message;
+    EXPECT_THAT(scales->layers[0]->k, ElementsAre(0.25F));
+    EXPECT_THAT(scales->layers[0]->v, ElementsAre(0.5F));
+  }
+}
+
+TEST(KvScales, TwoSpellingsMayAgreeButNotDiffer) {
+  const std::string k = "model.layers.0.self_attn.k_scale";
+  const std::string v = "model.layers.0.self_attn.v_scale";
+  const std::string other = "language_model.model.layers.0.self_attn.attn.k_scale";
+  const auto same = Scales().add(k, 0.25F).add(v, 0.5F).add(other, 0.25F).bind({2});
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_THAT(same->layers[0]->k, ElementsAre(0.25F));
+  const auto per_head = Scales().add(k, {0.25F, 0.25F}, Shape({2})).add(v, 0.5F).add(other, 0.25F).bind({2});
+  ASSERT_TRUE(per_head) << per_head.error().message;
+  const auto differ = Scales().add(k, 0.25F).add(v, 0.5F).add(other, 0.375F).bind({2});
+  const auto one_head = Scales().add(k, {0.25F, 0.375F}, Shape({2})).add(v, 0.5F).add(other, 0.25F).bind({2});
+  for (const auto& refused : {differ, one_head}) {
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr(k));
+    EXPECT_THAT(refused.error().message, HasSubstr(other));
+  }
 }
 
 TEST(KvScales, ScalesOfQAreCountedAndTheirAbsenceIsNormal) {
@@ -133,10 +202,15 @@ TEST(KvScales, WhatCannotBeIsAnErrorThatNamesTheTensor) {
   expect(Scales().add(k, {1.0F, 1.0F, 1.0F, 1.0F}, Shape({2, 2})).add(v, 1.0F), {4}, "shape [2, 2]");
   expect(Scales().add(k, {}, Shape({0})).add(v, 1.0F), {2}, "shape [0]");
   expect(Scales().add_codes(k, DType::i16, {1}).add(v, 1.0F), {2}, "dtype i16");
-  expect(Scales().add(k, 1.0F).add(v, 1.0F).add("model.layers.0.self_attn.k_proj.k_scale", 1.0F), {2},
-         "the same scale is given by model.layers.0.self_attn.k_scale too");
-  expect(Scales().add(k, 1.0F).add("model.layers.0.self_attn.kv_scale", 1.0F), {2},
-         "kv_scale: the same scale");
+  // The smallest and the largest numbers that can be divided by and multiplied with.
+  for (const float bad : {1e-45F, 2.9e-39F}) {
+    expect(Scales().add(k, bad).add(v, 1.0F), {2}, "self_attn.k_scale: ");
+    expect(Scales().add(k, bad).add(v, 1.0F), {2}, "its reciprocal isn't finite");
+  }
+  expect(Scales().add(k, 1.0F).add(v, 1e36F), {2}, "448 times it isn't finite");
+  EXPECT_TRUE(Scales().add(k, 3e-39F).add(v, 7e35F).bind({2}));
+  expect(Scales().add(k, 1.0F).add("model.layers.0.self_attn.kv_scale", 2.0F), {2},
+         "model.layers.0.self_attn.kv_scale give different values");
 }
 
 TEST(KvScales, ScalesThatBelongToNoLayerAreNamed) {
@@ -144,7 +218,9 @@ TEST(KvScales, ScalesThatBelongToNoLayerAreNamed) {
        {"model.layers.2.self_attn.k_scale", "model.layers.1.self_attn.v_scale",
         "vision.layers.0.self_attn.k_scale", "model.layers.x.self_attn.v_scale",
         "model.layers.0.attention.kv_scale", "k_scale", "model.layers.99999999999999999999.self_attn.k_scale",
-        "model.layers.0.self_attn.extra.k_proj.output_scale"}) {
+        "model.layers.0.self_attn.extra.k_proj.output_scale", "model.layers.0.self_attn.__k_scale",
+        "transformer.layers.0.attention.kv_cache_scaling_factor", "model.layers.0.self_attn.k_scale_inv",
+        "model.layers.0.self_attn.k_bmm_quantizer._amax", "model.layers.0.self_attn.key_scale"}) {
     const auto scales = Scales().add(name, 1.0F).bind({2, 0});  // the second layer has no KV cache
     ASSERT_FALSE(scales) << name;
     EXPECT_THAT(scales.error().message, HasSubstr(name));
