@@ -14,6 +14,8 @@
 namespace kv8::attention {
 namespace {
 
+using cpu::AttentionProblem;
+using cpu::SequenceChunk;
 using kv_cache::kPageTokens;
 using kv_cache::KvFormat;
 
@@ -34,7 +36,7 @@ struct Layers {
     views.resize(layers);
     storage.resize(2 * static_cast<size_t>(layers));
     for (int layer = 0; layer < layers; ++layer) {
-      kv_cache::LayerCacheView& view = views[layer];
+      cpu::LayerCacheView& view = views[layer];
       view.format = format;
       view.kv_heads = kKvHeads;
       view.head_dim = kHeadDim;
@@ -45,8 +47,8 @@ struct Layers {
       view.v = storage[2 * layer + 1].data();
       for (int64_t token = 0; token < pages * kPageTokens; ++token) {
         const float* row = &numbers[static_cast<size_t>(token % 64) * kKvHeads * kHeadDim];
-        kv_cache::write_token(view, static_cast<int32_t>(token / kPageTokens),
-                              static_cast<int>(token % kPageTokens), row, row);
+        cpu::write_token(view, static_cast<int32_t>(token / kPageTokens),
+                         static_cast<int>(token % kPageTokens), row, row);
       }
     }
   }
@@ -55,10 +57,10 @@ struct Layers {
   std::vector<float> scales;
   std::vector<int32_t> page_table;
   std::vector<std::vector<std::byte>> storage;
-  std::vector<kv_cache::LayerCacheView> views;
+  std::vector<cpu::LayerCacheView> views;
 };
 
-AttentionProblem describe(const kv_cache::LayerCacheView& view, const SequenceChunk& sequence,
+AttentionProblem describe(const cpu::LayerCacheView& view, const SequenceChunk& sequence,
                           const std::vector<float>& q, std::vector<float>& out) {
   AttentionProblem problem;
   problem.cache = view;

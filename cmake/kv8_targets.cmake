@@ -11,10 +11,12 @@ function(kv8_add_library name)
   target_link_libraries(kv8_${name} PUBLIC ${arg_DEPENDS} ${arg_LINK} PRIVATE kv8_flags)
 endfunction()
 
-# kv8_add_test(text): tests/text/*_test.cc -> build/tests/kv8_text_test, registered with CTest.
+# kv8_add_test(text): tests/text/*_test.cc -> build/tests/kv8_text_test, registered with CTest. SOURCES adds files of
+# sub-folders.
 function(kv8_add_test name)
-  cmake_parse_arguments(arg "" "" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "DEPENDS;LINK;SOURCES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  list(APPEND sources ${arg_SOURCES})
   if(NOT sources)
     return()
   endif()

@@ -7,8 +7,8 @@
 #include <random>
 #include <string_view>
 
+#include "attention/cpu/layer_cache.h"
 #include "attention/cpu/paged_attention.h"
-#include "kv_cache/layer_cache.h"
 #include "numerics/e4m3.h"
 
 namespace kv8::eval {
@@ -72,8 +72,8 @@ class LongContext {
 
   Expected<std::vector<float>> run(Accumulate mode, ThreadPool& pool) const {
     std::vector<float> out(q_.size());
-    const attention::SequenceChunk sequence{0, 1, keys_ - 1, page_table_.data()};
-    attention::AttentionProblem problem;
+    const attention::cpu::SequenceChunk sequence{0, 1, keys_ - 1, page_table_.data()};
+    attention::cpu::AttentionProblem problem;
     problem.cache = cache_;
     problem.sequences = {&sequence, 1};
     problem.q = q_.data();
@@ -96,8 +96,8 @@ class LongContext {
   }
 
   void store(int64_t key, const std::vector<float>& k, const std::vector<float>& v) {
-    kv_cache::write_token(cache_, page_table_[key / kPageTokens], static_cast<int>(key % kPageTokens),
-                          k.data(), v.data());
+    attention::cpu::write_token(cache_, page_table_[key / kPageTokens], static_cast<int>(key % kPageTokens),
+                                k.data(), v.data());
   }
 
   // Rounds a query as attention will: then its rounding is no part of the error.
@@ -128,7 +128,7 @@ class LongContext {
   std::vector<int32_t> page_table_;
   std::vector<std::byte> k_;
   std::vector<std::byte> v_;
-  kv_cache::LayerCacheView cache_;
+  attention::cpu::LayerCacheView cache_;
   std::vector<float> q_;
 };
 

@@ -105,7 +105,8 @@ TEST(Generate, RefusesWhatCannotRun) {
   EXPECT_FALSE(generate(*engine, request).has_value());
 }
 
-// E3, E8: whatever ended a sequence, its pages come back; a context of the full length then fits again.
+// docs/engine.md, E3 and E8: whatever ended a sequence, its pages come back; a context of the full length
+// then fits again.
 TEST(Engine, PagesComeBack) {
   EngineOptions options;
   options.max_model_len = 300;
@@ -118,11 +119,11 @@ TEST(Engine, PagesComeBack) {
     const auto refused = engine->append(second, some_prompt(1));
     ASSERT_FALSE(refused.has_value());
     EXPECT_EQ(refused.error().code, ErrorCode::out_of_memory);
-    EXPECT_EQ(second.length(), 0);  // E9
+    EXPECT_EQ(second.length(), 0);  // docs/engine.md, E9
   }
 }
 
-// E2 of REQUIREMENTS in its simplest form, and E11: two sequences in one engine don't see each other's keys.
+// Two sequences in one engine don't see each other's keys.
 TEST(Engine, SequencesAreApart) {
   EngineOptions options;
   options.max_model_len = 256;

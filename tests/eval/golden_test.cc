@@ -69,7 +69,7 @@ TEST_P(Golden, LogitsAndGreedyTokens) {
     GTEST_SKIP() << "family not supported";
 }
 
-// REQUIREMENTS E3: any chunk size gives the same, and exact attention (float64) agrees with the fast one.
+// Any chunk size gives the same, and exact attention (float64) agrees with the fast one.
 TEST_P(Golden, ChunksAndExactAttention) {
   for (const int64_t chunk : {1, 7, 64}) {
     auto options = exact_cache();
@@ -121,7 +121,7 @@ TEST(GoldenGguf, EveryFileGivesItsFamilysLogits) {
   EXPECT_GT(files, 0);
 }
 
-// Without scales of its own, an FP8 cache uses 1.0 and says so once (REQUIREMENTS S3).
+// Without scales of its own, an FP8 cache uses 1.0 and says so once.
 TEST(GoldenScales, MissingScalesAreTold) {
   engine::EngineOptions options;
   options.kv_cache_dtype = kv_cache::KvFormat::fp8;

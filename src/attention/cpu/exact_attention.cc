@@ -18,7 +18,7 @@ class ExactRow {
     unit_scales_.assign(problem_.cache.kv_heads, 1.0F);
     unscaled_ = problem_.cache;
     unscaled_.k_scale = unscaled_.v_scale = unit_scales_.data();
-    numbers_.resize(static_cast<size_t>(kv_cache::kPageTokens) * unscaled_.head_dim);
+    numbers_.resize(static_cast<size_t>(kPageTokens) * unscaled_.head_dim);
   }
 
   void compute() {
@@ -47,9 +47,9 @@ class ExactRow {
   void for_each_key(Read read, Visit visit) {
     const int head_dim = unscaled_.head_dim;
     for (int64_t key = first_key(); key < end_key();) {
-      const int slot = static_cast<int>(key % kv_cache::kPageTokens);
-      const int count = static_cast<int>(std::min<int64_t>(kv_cache::kPageTokens - slot, end_key() - key));
-      read(unscaled_, block_.page(key / kv_cache::kPageTokens), block_.kv_head, slot, count, numbers_.data());
+      const int slot = static_cast<int>(key % kPageTokens);
+      const int count = static_cast<int>(std::min<int64_t>(kPageTokens - slot, end_key() - key));
+      read(unscaled_, block_.page(key / kPageTokens), block_.kv_head, slot, count, numbers_.data());
       for (int i = 0; i < count; ++i)
         visit(key + i - first_key(), numbers_.data() + static_cast<int64_t>(i) * head_dim);
       key += count;
@@ -61,7 +61,7 @@ class ExactRow {
     const float* q = block_.q(row_);
     const double scale = static_cast<double>(problem_.softmax_scale) * problem_.cache.k_scale[block_.kv_head];
     const double cap = problem_.logit_soft_cap;
-    for_each_key(kv_cache::read_keys, [&](int64_t index, const float* key) {
+    for_each_key(read_keys, [&](int64_t index, const float* key) {
       double score = 0.0;
       for (int i = 0; i < unscaled_.head_dim; ++i) score += static_cast<double>(q[i]) * key[i];
       score *= scale;
@@ -71,7 +71,7 @@ class ExactRow {
 
   void add_values(double sum) {
     std::vector<double> acc(unscaled_.head_dim, 0.0);
-    for_each_key(kv_cache::read_values, [&](int64_t index, const float* value) {
+    for_each_key(read_values, [&](int64_t index, const float* value) {
       for (int i = 0; i < unscaled_.head_dim; ++i) acc[i] += weights_[index] * value[i];
     });
     float* out = block_.out(row_);
@@ -82,7 +82,7 @@ class ExactRow {
   const RowBlock& block_;
   int row_;
   const AttentionProblem& problem_;
-  kv_cache::LayerCacheView unscaled_;
+  LayerCacheView unscaled_;
   std::vector<float> unit_scales_;
   std::vector<float> numbers_;
   std::vector<double> weights_;

@@ -26,11 +26,11 @@ void attend_format(const RowBlock& block, int64_t first_tile, int64_t end_tile, 
 void attend_block(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32Scratch& scratch,
                   const PartialRows& out) {
   switch (block.problem->cache.format) {
-    case kv_cache::KvFormat::f32:
+    case KvFormat::f32:
       return attend_format<WidenF32>(block, first_tile, end_tile, scratch, out);
-    case kv_cache::KvFormat::bf16:
+    case KvFormat::bf16:
       return attend_format<WidenBf16>(block, first_tile, end_tile, scratch, out);
-    case kv_cache::KvFormat::fp8:
+    case KvFormat::fp8:
       return attend_format<WidenFp8>(block, first_tile, end_tile, scratch, out);
   }
 }

@@ -120,20 +120,20 @@ HWY_INLINE void score_keys(D d, const typename W::Stored* HWY_RESTRICT k, const 
     for (int row = 0; row < kRows; ++row) {
       for (int key = 0; key < kKeys; key += 4) {
         const V* a = &acc[row][key];
-        hn::StoreU(four_sums(d, a[0], a[1], a[2], a[3]), d4, scores + row * kv_cache::kPageTokens + key);
+        hn::StoreU(four_sums(d, a[0], a[1], a[2], a[3]), d4, scores + row * kPageTokens + key);
       }
     }
   } else if constexpr (kKeys == 2 && kRows % 2 == 0) {
     const hn::Half<hn::CappedTag<float, 4>> d2;
     for (int row = 0; row < kRows; row += 2) {
       const auto sums = four_sums(d, acc[row][0], acc[row][1], acc[row + 1][0], acc[row + 1][1]);
-      hn::StoreU(hn::LowerHalf(d2, sums), d2, scores + row * kv_cache::kPageTokens);
-      hn::StoreU(hn::UpperHalf(d2, sums), d2, scores + (row + 1) * kv_cache::kPageTokens);
+      hn::StoreU(hn::LowerHalf(d2, sums), d2, scores + row * kPageTokens);
+      hn::StoreU(hn::UpperHalf(d2, sums), d2, scores + (row + 1) * kPageTokens);
     }
   } else {
     static_assert(kKeys == 1);
     for (int row = 0; row < kRows; ++row)
-      scores[row * kv_cache::kPageTokens] = hn::GetLane(hn::SumOfLanes(d, acc[row][0]));
+      scores[row * kPageTokens] = hn::GetLane(hn::SumOfLanes(d, acc[row][0]));
   }
 }
 
@@ -159,7 +159,7 @@ HWY_INLINE void weigh_tile(D d, size_t keys, FewRowsState& state) {
   const auto scale = hn::Set(d, remaining_scale<W>());
   const auto carried = hn::Set(d, carried_scale<W>());
   for (int row = 0; row < kRows; ++row) {
-    float* HWY_RESTRICT scores = state.scores + row * kv_cache::kPageTokens;
+    float* HWY_RESTRICT scores = state.scores + row * kPageTokens;
     std::fill(scores + keys, scores + padded, hn::GetLane(nothing));
     auto largest = hn::Set(d, state.max[row]);
     for (size_t i = 0; i < padded; i += hn::Lanes(d)) {
@@ -207,8 +207,7 @@ HWY_INLINE void add_values(D d, const typename W::Stored* HWY_RESTRICT v, size_t
       for (size_t i = 0; i < head_dim; i += kLine<W>) hwy::Prefetch(next_v + key * head_dim + i);
     }
     V weight[kRows];
-    for (int row = 0; row < kRows; ++row)
-      weight[row] = hn::Set(d, weights[row * kv_cache::kPageTokens + key]);
+    for (int row = 0; row < kRows; ++row) weight[row] = hn::Set(d, weights[row * kPageTokens + key]);
     for (int i = 0; i < kPairs; ++i) {
       V first;
       V second;
@@ -256,10 +255,10 @@ bool attend_few(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32
                 const PartialRows& out) {
   const D d;
   const AttentionProblem& problem = *block.problem;
-  const kv_cache::LayerCacheView& cache = problem.cache;
+  const LayerCacheView& cache = problem.cache;
   const size_t head_dim = cache.head_dim;
   FewRowsState state;
-  state.q = scratch.reserve(kRows * (2 * head_dim + kv_cache::kPageTokens));
+  state.q = scratch.reserve(kRows * (2 * head_dim + kPageTokens));
   state.acc = state.q + kRows * head_dim;
   state.scores = state.acc + kRows * head_dim;
   state.head_dim = head_dim;
@@ -272,9 +271,9 @@ bool attend_few(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32
       state.q[row * head_dim + i] = from[dim_at<W>(d, i)] * q_scale * carried_scale<W>();
   }
   for (int64_t tile = first_tile; tile < end_tile; ++tile) {
-    const int64_t tile_key = tile * kv_cache::kPageTokens;
+    const int64_t tile_key = tile * kPageTokens;
     const int first = static_cast<int>(std::max<int64_t>(block.first_key - tile_key, 0));
-    const int end = static_cast<int>(std::min<int64_t>(block.end_key - tile_key, kv_cache::kPageTokens));
+    const int end = static_cast<int>(std::min<int64_t>(block.end_key - tile_key, kPageTokens));
     const size_t keys = end - first;
     const auto* k =
         reinterpret_cast<const typename W::Stored*>(cache.key(block.page(tile), block.kv_head, first));
@@ -289,7 +288,7 @@ bool attend_few(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32
     }
     score_tile<W, D, kRows>(d, k, keys, next_k, state);
     for (int row = 0; row < kRows; ++row) {  // rows of other queries may see less than the block does
-      float* scores = state.scores + row * kv_cache::kPageTokens;
+      float* scores = state.scores + row * kPageTokens;
       const auto from = std::clamp<int64_t>(block.visible_from(row) - tile_key, first, end) - first;
       const auto to = std::clamp<int64_t>(block.position(row) + 1 - tile_key, first, end) - first;
       std::fill(scores, scores + from, -std::numeric_limits<float>::infinity());

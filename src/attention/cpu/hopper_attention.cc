@@ -18,7 +18,7 @@ namespace {
 using numerics::kHopperStep;
 
 constexpr int kRowCapacity = 64;  // rows that share the preparation of a tile
-constexpr int kTile = kv_cache::kPageTokens;
+constexpr int kTile = kPageTokens;
 constexpr float kLog2E = 1.44269504088896341F;
 // Mode tile: Q*K sums go to float32 after so many steps of 32 dims.
 constexpr int kQkStepsPerLevel = 2;
@@ -182,7 +182,7 @@ class HopperBlock {
 
   const RowBlock& block_;
   const AttentionProblem& problem_;
-  const kv_cache::LayerCacheView& cache_;
+  const LayerCacheView& cache_;
   Accumulate mode_;
   std::vector<Row> rows_;
   numerics::HopperMatrix k_;  // [head_dim, keys of the tile]

@@ -16,9 +16,9 @@
 #include <hwy/highway.h>
 
 #include "attention/cpu/f32_kernels.h"
+#include "attention/cpu/layer_cache.h"
 #include "attention/cpu/softmax-inl.h"
 #include "attention/cpu/widen-inl.h"
-#include "kv_cache/layer_cache.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kv8::attention::cpu {
@@ -178,7 +178,7 @@ template <class W>
 void attend_many_rows(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32Scratch& scratch,
                       const PartialRows& out) {
   const AttentionProblem& problem = *block.problem;
-  const kv_cache::LayerCacheView& cache = problem.cache;
+  const LayerCacheView& cache = problem.cache;
   const ManyRowsTag d;
   ManyRowsState state;
   const size_t block_rows = block.rows;
@@ -186,7 +186,7 @@ void attend_many_rows(const RowBlock& block, int64_t first_tile, int64_t end_til
   state.head_dim = cache.head_dim;
   state.stride = (state.head_dim + kBroadcasts - 1) / kBroadcasts * kBroadcasts;
   state.cap = problem.logit_soft_cap;
-  const size_t page = kv_cache::kPageTokens;
+  const size_t page = kPageTokens;
   float* at = scratch.reserve((state.stride * 2 + page + 5) * state.rows + page * state.stride);
   const auto take = [&at](size_t count) {
     float* taken = at;
@@ -212,9 +212,9 @@ void attend_many_rows(const RowBlock& block, int64_t first_tile, int64_t end_til
     for (size_t i = 0; i < state.head_dim; ++i) state.q[i * state.rows + row] = from[i] * q_scale;
   }
   for (int64_t tile = first_tile; tile < end_tile; ++tile) {
-    const int64_t tile_key = tile * kv_cache::kPageTokens;
+    const int64_t tile_key = tile * kPageTokens;
     const int first = static_cast<int>(std::max<int64_t>(block.first_key - tile_key, 0));
-    const int end = static_cast<int>(std::min<int64_t>(block.end_key - tile_key, kv_cache::kPageTokens));
+    const int end = static_cast<int>(std::min<int64_t>(block.end_key - tile_key, kPageTokens));
     const size_t keys = end - first;
     bool masked = block_rows != state.rows;
     for (size_t row = 0; row < state.rows; ++row) {

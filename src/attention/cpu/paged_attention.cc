@@ -9,7 +9,7 @@ namespace kv8::attention::cpu {
 namespace {
 
 void check_problem(const AttentionProblem& problem) {
-  const kv_cache::LayerCacheView& cache = problem.cache;
+  const LayerCacheView& cache = problem.cache;
   KV8_CHECK(cache.kv_heads > 0 && cache.head_dim > 0, "{} heads of {} dims", cache.kv_heads, cache.head_dim);
   KV8_CHECK(problem.q_heads > 0 && problem.q_heads % cache.kv_heads == 0, "{} query heads over {} KV heads",
             problem.q_heads, cache.kv_heads);
@@ -38,7 +38,7 @@ Status paged_attention(const AttentionProblem& problem, Accumulate mode, ThreadP
     case Accumulate::single:
       break;
   }
-  if (problem.cache.format != kv_cache::KvFormat::fp8) {
+  if (problem.cache.format != KvFormat::fp8) {
     return make_error(
         ErrorCode::invalid_argument,
         "attention mode '{}' emulates FP8 tensor cores and needs an FP8 cache, but this layer's cache "

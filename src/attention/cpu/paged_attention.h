@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/attention.h"
+#include "attention/cpu/attention_problem.h"
 #include "core/thread_pool.h"
 
 namespace kv8::attention::cpu {

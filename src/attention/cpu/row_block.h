@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention/attention.h"
+#include "attention/cpu/attention_problem.h"
 
 namespace kv8::attention::cpu {
 
@@ -38,8 +38,8 @@ struct RowBlock {
   }
 
   // Tiles are the keys of one page. [first_tile, end_tile).
-  int64_t first_tile() const { return first_key / kv_cache::kPageTokens; }
-  int64_t end_tile() const { return (end_key + kv_cache::kPageTokens - 1) / kv_cache::kPageTokens; }
+  int64_t first_tile() const { return first_key / kPageTokens; }
+  int64_t end_tile() const { return (end_key + kPageTokens - 1) / kPageTokens; }
   int32_t page(int64_t tile) const { return sequence->page_table[tile]; }
 };
 

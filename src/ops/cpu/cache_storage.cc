@@ -71,7 +71,7 @@ Status CacheStorage::set_scales(int layer, std::span<const float> k_scale, std::
   return {};
 }
 
-kv_cache::LayerCacheView CacheStorage::view(int layer) const {
+attention::cpu::LayerCacheView CacheStorage::view(int layer) const {
   const Layer& owned = layers_[static_cast<size_t>(owner(layer))];
   return {.k = owned.k.data(),
           .v = owned.v.data(),

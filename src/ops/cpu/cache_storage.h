@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "attention/cpu/layer_cache.h"
 #include "core/error.h"
 #include "kv_cache/cache_plan.h"
-#include "kv_cache/layer_cache.h"
 #include "ops/cpu/lazy_memory.h"
 
 namespace kv8::ops::cpu {
@@ -29,7 +29,7 @@ class CacheStorage {
   int group(int layer) const { return layers_[static_cast<size_t>(layer)].group; }
   // The layer whose cache `layer` reads: itself, unless it shares another's.
   int owner(int layer) const { return layers_[static_cast<size_t>(layer)].owner; }
-  kv_cache::LayerCacheView view(int layer) const;
+  attention::cpu::LayerCacheView view(int layer) const;
 
  private:
   struct Layer {

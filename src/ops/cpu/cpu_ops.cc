@@ -207,7 +207,7 @@ class CpuOps : public Ops {
   std::vector<int> row_sequence_;  // -1: a row of no sequence
   std::map<const Rope*, size_t> rope_in_use_;
   std::vector<RopeTable> rope_tables_;  // memory kept between steps
-  std::vector<attention::SequenceChunk> chunks_;
+  std::vector<attention::cpu::SequenceChunk> chunks_;
 };
 
 const RopeTable* CpuOps::rope_table(const Rope* rope) {
@@ -224,7 +224,7 @@ Status CpuOps::rope_append_kv(const AttentionLayer& layer, Activations qkv, Acti
   const int64_t q_size = layer.q_heads * head_dim;
   const int64_t kv_size = layer.kv_heads * head_dim;
   KV8_CHECK(qkv.cols == q_size + 2 * kv_size && q.cols == q_size, "{} and {}", qkv.cols, q.cols);
-  const kv_cache::LayerCacheView cache = cache_.view(layer.cache_layer);
+  const attention::cpu::LayerCacheView cache = cache_.view(layer.cache_layer);
   KV8_CHECK(cache.kv_heads == layer.kv_heads && cache.head_dim == layer.head_dim, "cache layer {}",
             layer.cache_layer);
   const auto group = static_cast<size_t>(cache_.group(layer.cache_layer));
@@ -252,7 +252,7 @@ Status CpuOps::rope_append_kv(const AttentionLayer& layer, Activations qkv, Acti
     const int64_t position = positions_[static_cast<size_t>(row)];
     const int32_t page = sequence.page_tables[group][position / kv_cache::kPageTokens];
     const auto slot = static_cast<int>(position % kv_cache::kPageTokens);
-    const int64_t count = kv_cache::write_token(cache, page, slot, keys, keys + kv_size);
+    const int64_t count = attention::cpu::write_token(cache, page, slot, keys, keys + kv_size);
     if (count > 0) saturated.fetch_add(count, std::memory_order_relaxed);
   });
   saturations_[static_cast<size_t>(cache_.owner(layer.cache_layer))] += saturated.load();
@@ -268,17 +268,17 @@ Status CpuOps::paged_attention(const AttentionLayer& layer, Activations q, Activ
                        .first_position = sequence.first_position,
                        .page_table = sequence.page_tables[group]});
   }
-  const attention::AttentionProblem problem = {.cache = cache_.view(layer.cache_layer),
-                                               .sequences = chunks_,
-                                               .q = row_of(q, 0),
-                                               .q_stride = q.cols,
-                                               .out = row_of(out, 0),
-                                               .out_stride = out.cols,
-                                               .q_heads = layer.q_heads,
-                                               .softmax_scale = layer.softmax_scale,
-                                               .logit_soft_cap = layer.logit_soft_cap,
-                                               .window = layer.window,
-                                               .sinks = cpu_data(layer.sinks)};
+  const attention::cpu::AttentionProblem problem = {.cache = cache_.view(layer.cache_layer),
+                                                    .sequences = chunks_,
+                                                    .q = row_of(q, 0),
+                                                    .q_stride = q.cols,
+                                                    .out = row_of(out, 0),
+                                                    .out_stride = out.cols,
+                                                    .q_heads = layer.q_heads,
+                                                    .softmax_scale = layer.softmax_scale,
+                                                    .logit_soft_cap = layer.logit_soft_cap,
+                                                    .window = layer.window,
+                                                    .sinks = cpu_data(layer.sinks)};
   return attention::cpu::paged_attention(problem, accumulate_, pool_);
 }
 

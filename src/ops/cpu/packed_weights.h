@@ -1,5 +1,6 @@
 // GGUF's quantised weights, interleaved so that one SIMD register holds the same columns of several rows.
 //
+// clang-format off
 // A panel is 8 rows. It is a run of super-blocks (the type's own blocks, 32 or 256 columns), each
 //   [8 x float16 d][8 x float16 m]      m: only types with minima
 //   then for every 32 columns: [sub-block scales][codes].
@@ -7,13 +8,15 @@
 // kept in the type's own number of bits (kBits):
 //   4        4 x 32 bytes: quad j in the low nibbles of vector j, quad j + 4 in its high nibbles
 //   5        the 4 bits as above, then 32 bytes: bit q is the fifth bit of quad q
-//   6        the 4 bits as above, then 2 x 32 bytes: bits 2k, 2k+1 of vector v are the upper two of quad 4v +
-//   k 2        2 x 32 bytes: bits 2k, 2k+1 of vector v are quad 4v + k 3        the 2 bits as above, then 32
-//   bytes: bit q is the third bit of quad q 8        8 x 32 bytes, signed
+//   6        the 4 bits as above, then 2 x 32 bytes: bits 2k, 2k+1 of vector v are the upper two of quad 4v + k
+//   2        2 x 32 bytes: bits 2k, 2k+1 of vector v are quad 4v + k
+//   3        the 2 bits as above, then 32 bytes: bit q is the third bit of quad q
+//   8        8 x 32 bytes, signed
 // Sub-block scales of 32 columns: Q4_K, Q5_K: [8 x u8 scale][8 x u8 minimum]; Q2_K: [2][8] bytes, scale in
 // the low nibble and minimum in the high one; Q3_K, Q6_K: [2][8] x i8. So 6-bit scales take 8 bits here
 // (Q3_K, Q4_K, Q5_K grow by 0.125 bits per weight); all else is the file's very bits. Rows beyond the last
 // are zeros.
+// clang-format on
 #pragma once
 
 #include <cstddef>

@@ -48,7 +48,7 @@ Shape one_head() {
 
 }  // namespace
 
-// N1: with V = 1 attention is 1, for any scores and any length.
+// With V = 1 attention is 1, for any scores and any length.
 void ones_give_one() {
   for (int head_dim : {64, 128, 256}) {
     for (int length : {1000, 9000, 65537, 1 << 20}) {
@@ -81,7 +81,7 @@ void ones_give_one() {
   }
 }
 
-// N3: the maximum grows from tile to tile.
+// The maximum grows from tile to tile.
 void growing_scores() {
   Shape shape = one_head();
   const int length = 3000;
@@ -104,8 +104,7 @@ void growing_scores() {
   KV8_EXPECT(e.quantised < 4e-3 && e.worst < 2e-2, "decode: %.2e, worst %.2e", e.quantised, e.worst);
 }
 
-// N4, and the table of docs/kernels.md: relative error to float64 at 128K keys, split over CTAs and in one
-// chain.
+// The table of docs/kernels.md: relative error to float64 at 128K keys, split over CTAs and in one chain.
 void sinks_and_needles() {
   struct Case {
     const char* name;
@@ -182,7 +181,7 @@ void long_contexts() {
   }
 }
 
-// S1: numbers times s, stored with s times the scale, give s times the output (K: the same logits from q /
+// Numbers times s, stored with s times the scale, give s times the output (K: the same logits from q /
 // s).
 void scales_fold() {
   for (int head_dim : {64, 128, 256}) {
@@ -213,7 +212,7 @@ void scales_fold() {
   }
 }
 
-// N8: a learned sink is a logit of its own; the scale of K has no part in it.
+// A learned sink is a logit of its own; the scale of K has no part in it.
 void learned_sinks_and_scales() {
   Shape shape = one_head();
   shape.sinks = true;

@@ -6,7 +6,7 @@
 
 namespace kv8::attention::cuda::test {
 
-// N6: every other test runs on a pool full of e4m3's NaN; here the other NaN, and pages used before by NaN
+// Every other test runs on a pool full of e4m3's NaN; here the other NaN, and pages used before by NaN
 // values.
 void poison_never_reaches() {
   for (int poison : {0x7F, 0xFF}) {
@@ -22,7 +22,7 @@ void poison_never_reaches() {
   }
 }
 
-// E1: a graph's replay gives the bits of the eager launch, and follows the lengths in device memory.
+// A graph's replay gives the bits of the eager launch, and follows the lengths in device memory.
 void graphs_replay() {
   for (int head_dim : {64, 128, 256}) {
     Shape shape;
@@ -87,7 +87,7 @@ void many_parts_merge() {
   }
 }
 
-// E6: what there is no kernel for is refused, with the reason.
+// What there is no kernel for is refused, with the reason.
 void table_refuses() {
   PlanParams plan;
   Sequence* sequences = reinterpret_cast<Sequence*>(256);

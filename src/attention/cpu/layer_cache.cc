@@ -1,4 +1,4 @@
-#include "kv_cache/layer_cache.h"
+#include "attention/cpu/layer_cache.h"
 
 #include <cstring>
 
@@ -6,7 +6,7 @@
 #include "numerics/e4m3.h"
 #include "numerics/half.h"
 
-namespace kv8::kv_cache {
+namespace kv8::attention::cpu {
 
 namespace {
 
@@ -67,4 +67,4 @@ void read_values(const LayerCacheView& cache, int32_t page, int head, int slot, 
   load(cache.format, cache.value(page, head, slot), count * cache.head_dim, cache.v_scale[head], out);
 }
 
-}  // namespace kv8::kv_cache
+}  // namespace kv8::attention::cpu

@@ -1,4 +1,4 @@
-#include "kv_cache/layer_cache.h"
+#include "attention/cpu/layer_cache.h"
 
 #include <cmath>
 #include <random>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kv8::kv_cache {
+namespace kv8::attention::cpu {
 namespace {
 
 struct Cache {
@@ -82,4 +82,4 @@ TEST(LayerCache, CountsSaturations) {
 }
 
 }  // namespace
-}  // namespace kv8::kv_cache
+}  // namespace kv8::attention::cpu

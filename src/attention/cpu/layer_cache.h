@@ -10,7 +10,10 @@
 
 #include "kv_cache/kv_format.h"
 
-namespace kv8::kv_cache {
+namespace kv8::attention::cpu {
+
+using kv_cache::kPageTokens;
+using kv_cache::KvFormat;
 
 struct LayerCacheView {
   std::byte* k = nullptr;
@@ -42,4 +45,4 @@ int64_t write_token(const LayerCacheView& cache, int32_t page, int slot, const f
 void read_keys(const LayerCacheView& cache, int32_t page, int head, int slot, int count, float* out);
 void read_values(const LayerCacheView& cache, int32_t page, int head, int slot, int count, float* out);
 
-}  // namespace kv8::kv_cache
+}  // namespace kv8::attention::cpu

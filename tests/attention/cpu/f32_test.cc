@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include "attention_case.h"
+#include "attention/cpu/attention_case.h"
 
 namespace kv8::attention::test {
 namespace {
@@ -63,7 +63,7 @@ TEST(F32Attention, EveryMask) {
   }
 }
 
-// REQUIREMENTS E3: any chunk size runs, and agrees.
+// Any chunk size runs, and agrees.
 TEST(F32Attention, EveryChunkSize) {
   CaseOptions options{.q_heads = 6, .kv_heads = 2, .head_dim = 64, .tokens = 141, .queries = 141};
   AttentionCase problem(options);
@@ -73,7 +73,7 @@ TEST(F32Attention, EveryChunkSize) {
     EXPECT_LT(relative_error(problem.run(Accumulate::f32, pool(), chunk), right), kF32Bound) << chunk;
 }
 
-// REQUIREMENTS N2: decode, chunked and one-shot prefill agree, over many tiles and splits.
+// Decode, chunked and one-shot prefill agree, over many tiles and splits.
 TEST(F32Attention, DecodeChunkedAndOneShotAgree) {
   for (const int kv_heads : {1, 3}) {
     CaseOptions options{.q_heads = 3 * kv_heads, .kv_heads = kv_heads, .tokens = 3001, .queries = 60};
@@ -95,7 +95,7 @@ TEST(F32Attention, ResultsDontDependOnTheThreads) {
   EXPECT_EQ(problem.run(Accumulate::f32, one), problem.run(Accumulate::f32, four));
 }
 
-// REQUIREMENTS N6: what was never written is never read, whatever it is.
+// What was never written is never read, whatever it is.
 TEST(F32Attention, PoisonedSlotsStayOut) {
   for (const KvFormat format : {KvFormat::f32, KvFormat::bf16, KvFormat::fp8}) {
     for (const int64_t queries : {1, 40}) {
@@ -131,7 +131,7 @@ TEST(F32Attention, NanInTheCacheReachesTheOutput) {
   }
 }
 
-// REQUIREMENTS S1: K * s stored with scale s changes nothing but rounding, and powers of two not even that.
+// K * s stored with scale s changes nothing but rounding, and powers of two not even that.
 TEST(F32Attention, ScalesCancel) {
   for (const int64_t queries : {1, 40}) {
     CaseOptions options{.tokens = 300, .queries = queries};
@@ -166,7 +166,7 @@ TEST(F32Attention, ScalesCancel) {
   }
 }
 
-// REQUIREMENTS S4: the scale read is the one in the cache's array, now.
+// The scale read is the one in the cache's array, now.
 TEST(F32Attention, AChangedScaleChangesTheOutput) {
   CaseOptions options{.tokens = 200};
   AttentionCase problem(options);
@@ -185,7 +185,7 @@ TEST(F32Attention, AChangedScaleChangesTheOutput) {
   }
 }
 
-// REQUIREMENTS N8: sinks are logits, and k_scale doesn't touch them.
+// Sinks are logits, and k_scale doesn't touch them.
 TEST(F32Attention, SinksIgnoreTheKeyScale) {
   for (const float k_scale : {0.01F, 100.0F}) {
     CaseOptions options{.sinks = true, .k_scale = k_scale};

@@ -1,12 +1,12 @@
 // The modes that emulate Hopper: against their definition written out with scalars, against float64, and on
-// the inputs that broke other engines (the REQUIREMENTS numbers).
+// the inputs that broke other engines.
 #include <chrono>
 #include <limits>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "attention_case.h"
+#include "attention/cpu/attention_case.h"
 #include "numerics/hopper_accumulator.h"
 
 namespace kv8::attention::test {
@@ -137,7 +137,7 @@ TEST(HopperModes, EveryMaskGroupAndHeadSizeNearFloat64) {
   }
 }
 
-// N2. A row's tiles are the same whoever computes it, so here the results are equal bit for bit.
+// A row's tiles are the same whoever computes it, so here the results are equal bit for bit.
 TEST(HopperModes, DecodeChunkedAndOneShotAreEqual) {
   CaseOptions options{.q_heads = 4, .kv_heads = 2, .tokens = 400, .queries = 150};
   AttentionCase problem(options);
@@ -149,7 +149,6 @@ TEST(HopperModes, DecodeChunkedAndOneShotAreEqual) {
   }
 }
 
-// N6.
 TEST(HopperModes, PoisonedSlotsStayOut) {
   for (const Accumulate mode : kHopperModes) {
     CaseOptions options{.tokens = 170, .queries = 3};
@@ -164,7 +163,7 @@ TEST(HopperModes, PoisonedSlotsStayOut) {
   }
 }
 
-// S1, with powers of two, under which nothing is rounded differently.
+// With powers of two, under which nothing is rounded differently.
 TEST(HopperModes, ScalesCancel) {
   CaseOptions options{.q_heads = 2, .kv_heads = 1, .tokens = 200, .queries = 2};
   AttentionCase plain(options);
@@ -201,8 +200,8 @@ class GivenLogits {
     const std::vector<float> ones(32, 1.0F);
     for (int64_t token = 0; token < tokens_; ++token) {
       key[7] = logits[token];
-      kv_cache::write_token(cache_, page_table_[token / kPageTokens], static_cast<int>(token % kPageTokens),
-                            key.data(), ones.data());
+      cpu::write_token(cache_, page_table_[token / kPageTokens], static_cast<int>(token % kPageTokens),
+                       key.data(), ones.data());
     }
   }
 
@@ -229,13 +228,12 @@ class GivenLogits {
  private:
   int64_t tokens_;
   float unit_ = 1.0F;
-  kv_cache::LayerCacheView cache_;
+  cpu::LayerCacheView cache_;
   std::vector<std::byte> k_;
   std::vector<std::byte> v_;
   std::vector<int32_t> page_table_;
 };
 
-// N1.
 TEST(HopperModes, ValuesOfOneGiveOne) {
   std::mt19937 random(3);
   for (const int64_t tokens : {1024, 30011, 1 << 20}) {
@@ -267,7 +265,7 @@ TEST(HopperModes, OneAccumulatorLosesLongSums) {
   EXPECT_LT(problem.error(Accumulate::two_level), 0.005);
 }
 
-// N3: the maximum grows with every tile, and with every key.
+// The maximum grows with every tile, and with every key.
 TEST(HopperModes, GrowingScoresNeverSaturate) {
   std::vector<float> logits(4000);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i) * 0.02F;
@@ -276,7 +274,7 @@ TEST(HopperModes, GrowingScoresNeverSaturate) {
     EXPECT_LT(problem.error(mode), 0.005) << to_string(mode);
 }
 
-// N5: a large constant in a channel of K. Too large for the format it is counted; inside it, it hides the
+// A large constant in a channel of K. Too large for the format it is counted; inside it, it hides the
 // other channels of its instruction; taken out before quantisation it is harmless, since softmax ignores it.
 TEST(HopperModes, ALargeKeyChannelIsCountedAndCanBeTakenOut) {
   CaseOptions options{.q_heads = 1, .kv_heads = 1, .tokens = 600, .queries = 1};
@@ -297,12 +295,12 @@ TEST(HopperModes, ALargeKeyChannelIsCountedAndCanBeTakenOut) {
   std::vector<float> key(64, 1.0F);
   const std::vector<float> value(64, 1.0F);
   key[9] = 700.0F;
-  EXPECT_EQ(kv_cache::write_token(problem.cache(), 0, 0, key.data(), value.data()), 1);
+  EXPECT_EQ(cpu::write_token(problem.cache(), 0, 0, key.data(), value.data()), 1);
   problem.k_scale()[0] = 700.0F / 448.0F;
-  EXPECT_EQ(kv_cache::write_token(problem.cache(), 0, 0, key.data(), value.data()), 0);
+  EXPECT_EQ(cpu::write_token(problem.cache(), 0, 0, key.data(), value.data()), 0);
 }
 
-// E6: what a mode can't do is refused, with what would work.
+// What a mode can't do is refused, with what would work.
 TEST(HopperModes, RefuseWhatTheyCannotDo) {
   for (const auto& [format, dim, word] :
        {std::tuple{KvFormat::bf16, 64, "bf16"}, std::tuple{KvFormat::fp8, 80, "80"}}) {
@@ -323,7 +321,7 @@ TEST(HopperModes, RefuseWhatTheyCannotDo) {
   }
 }
 
-// E7: time follows the tokens in use. The large pool is 60 times what the sequence holds.
+// Time follows the tokens in use. The large pool is 60 times what the sequence holds.
 TEST(HopperModes, CostDoesNotGrowWithThePool) {
   const auto best_time = [](int spare_pages) {
     CaseOptions options{.q_heads = 9, .kv_heads = 3, .tokens = 8 * kPageTokens};

@@ -9,13 +9,15 @@
 #include <random>
 #include <vector>
 
+#include "attention/cpu/layer_cache.h"
 #include "attention/cpu/paged_attention.h"
-#include "kv_cache/layer_cache.h"
 #include "numerics/e4m3.h"
 #include "numerics/half.h"
 
 namespace kv8::attention::test {
 
+using cpu::AttentionProblem;
+using cpu::SequenceChunk;
 using kv_cache::kPageTokens;
 using kv_cache::KvFormat;
 
@@ -82,8 +84,8 @@ class AttentionCase {
     page_table_.assign(order.begin(), order.begin() + pages);
     const size_t row = static_cast<size_t>(options_.kv_heads) * options_.head_dim;
     for (int64_t token = 0; token < options_.tokens; ++token)
-      kv_cache::write_token(cache_, page_table_[token / kPageTokens], static_cast<int>(token % kPageTokens),
-                            &keys_[token * row], &values_[token * row]);
+      cpu::write_token(cache_, page_table_[token / kPageTokens], static_cast<int>(token % kPageTokens),
+                       &keys_[token * row], &values_[token * row]);
   }
 
   // Computes the queries in chunks of `chunk` (0: all at once), as a model would step by step.
@@ -118,7 +120,7 @@ class AttentionCase {
     return problem;
   }
   const std::vector<int32_t>& page_table() const { return page_table_; }
-  kv_cache::LayerCacheView& cache() { return cache_; }
+  cpu::LayerCacheView& cache() { return cache_; }
 
   // float64 from the vectors. With `rounded`, keys and values are first rounded as the cache's format rounds.
   std::vector<double> reference(bool rounded = true) const {
@@ -195,7 +197,7 @@ class AttentionCase {
   std::vector<std::byte> k_pool_;
   std::vector<std::byte> v_pool_;
   std::vector<int32_t> page_table_;
-  kv_cache::LayerCacheView cache_;
+  cpu::LayerCacheView cache_;
 };
 
 // Root mean square of the difference over root mean square of `right`. NaN or a length that differs:
