@@ -62,7 +62,7 @@ void bench_linear(benchmark::State& state, DType dtype, int64_t rows, int thread
   auto out = ops->allocate_activations(rows, kRows);
   if (!x || !out) return state.SkipWithError("no memory");
   for (int64_t i = 0; i < rows * kCols; ++i) {
-    static_cast<float*>(x->data)[i] = std::sin(static_cast<float>(i));
+    reinterpret_cast<float*>(x->data)[i] = std::sin(static_cast<float>(i));
   }
   size_t next = 0;
   for (auto _ : state) {

@@ -51,7 +51,7 @@ Expected<ModelInfo> gather(const std::string& model) {
     info.weight_bytes += static_cast<int64_t>(tensor->bytes);
   }
   std::vector<int> kv_heads;
-  for (const auto& layer : info.config.layers) kv_heads.push_back(layer.kv_heads);
+  for (const auto& layer : info.config.layers) kv_heads.push_back(layer.attention()->kv_heads);
   for (const auto format : {kv_cache::KvFormat::bf16, kv_cache::KvFormat::fp8}) {
     KV8_ASSIGN_OR_RETURN(info.plans[std::string(to_string(format))],
                          kv_cache::make_cache_plan(models::cache_layers(info.config, format)));
@@ -65,13 +65,13 @@ Expected<ModelInfo> gather(const std::string& model) {
 
 int64_t window_layers(const models::ModelConfig& config) {
   int64_t count = 0;
-  for (const auto& layer : config.layers) count += layer.window > 0 ? 1 : 0;
+  for (const auto& layer : config.layers) count += layer.attention()->window > 0 ? 1 : 0;
   return count;
 }
 
 void print_text(const ModelInfo& info) {
   const models::ModelConfig& config = info.config;
-  const auto& layer = config.layers.front();
+  const models::AttentionConfig& attention = *config.layers.front().attention();
   std::vector<std::string> formats;
   for (const auto& [name, total] : info.weights) {
     formats.push_back(fmt::format("{} {} ({} tensors)", name, human_bytes(static_cast<double>(total.bytes)),
@@ -91,9 +91,9 @@ void print_text(const ModelInfo& info) {
                                  human_bytes(static_cast<double>(info.weight_bytes)))},
       {"weights", fmt::format("{}", fmt::join(formats, ", "))},
       {"layers", fmt::format("{}, hidden {}, MLP {}", config.layers.size(), config.hidden_size,
-                             layer.intermediate_size)},
-      {"attention",
-       fmt::format("{} query and {} KV heads of {}", layer.q_heads, layer.kv_heads, layer.head_dim)},
+                             config.layers.front().dense()->intermediate_size)},
+      {"attention", fmt::format("{} query and {} KV heads of {}", attention.q_heads, attention.kv_heads,
+                                attention.head_dim)},
       {"RoPE", config.rope_description},
       {"vocabulary", with_thousands(config.vocab_size)},
       {"context", fmt::format("{} tokens", with_thousands(config.max_positions))},
@@ -107,7 +107,7 @@ void print_text(const ModelInfo& info) {
   };
   if (const int64_t windows = window_layers(config); windows > 0) {
     int64_t window = 0;
-    for (const auto& one : config.layers) window = std::max(window, one.window);
+    for (const auto& one : config.layers) window = std::max(window, one.attention()->window);
     fields.insert(fields.begin() + 5, {"windows", fmt::format("{} of {} layers see {} tokens", windows,
                                                               config.layers.size(), window)});
   }
@@ -122,11 +122,11 @@ void print_json(const ModelInfo& info) {
   }
   Json layers = Json::array();
   for (const auto& layer : config.layers) {
-    layers.push_back({{"q_heads", layer.q_heads},
-                      {"kv_heads", layer.kv_heads},
-                      {"head_dim", layer.head_dim},
-                      {"intermediate_size", layer.intermediate_size},
-                      {"window", layer.window}});
+    layers.push_back({{"q_heads", layer.attention()->q_heads},
+                      {"kv_heads", layer.attention()->kv_heads},
+                      {"head_dim", layer.attention()->head_dim},
+                      {"intermediate_size", layer.dense()->intermediate_size},
+                      {"window", layer.attention()->window}});
   }
   Json cache = Json::object();
   for (const auto& [name, plan] : info.plans) {

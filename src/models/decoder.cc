@@ -22,18 +22,19 @@ Decoder::Decoder(ModelConfig config, DecoderWeights weights, ops::Ops& ops, cons
     for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= weights_.rope_frequency_divisors[i];
   }
   for (size_t index = 0; index < config_.layers.size(); ++index) {
-    const LayerConfig& layer = config_.layers[index];
+    const AttentionConfig& layer = std::get<AttentionConfig>(config_.layers[index].mixer);
+    const AttentionWeights& weights = std::get<AttentionWeights>(weights_.layers[index].mixer);
     ops::AttentionLayer& attention = attention_.emplace_back();
     attention.cache_layer = static_cast<int>(index);
     attention.q_heads = layer.q_heads;
     attention.kv_heads = layer.kv_heads;
     attention.head_dim = layer.head_dim;
     attention.rope = &config_.ropes[static_cast<size_t>(layer.rope)];
-    attention.q_norm = weights_.layers[index].q_norm.get();
-    attention.k_norm = weights_.layers[index].k_norm.get();
+    attention.q_norm = weights.q_norm.get();
+    attention.k_norm = weights.k_norm.get();
     attention.norm_epsilon = config_.norm_epsilon;
-    attention.softmax_scale = config_.softmax_scale;
-    attention.logit_soft_cap = config_.attention_soft_cap;
+    attention.softmax_scale = layer.softmax_scale;
+    attention.logit_soft_cap = layer.logit_soft_cap;
     attention.window = layer.window;
   }
 }
@@ -43,9 +44,12 @@ Status Decoder::allocate() {
   int64_t q = 0;
   int64_t intermediate = 0;
   for (const LayerConfig& layer : config_.layers) {
-    qkv = std::max(qkv, int64_t{layer.q_heads + 2 * layer.kv_heads} * layer.head_dim);
-    q = std::max(q, int64_t{layer.q_heads} * layer.head_dim);
-    intermediate = std::max(intermediate, layer.intermediate_size);
+    if (const AttentionConfig* attention = layer.attention()) {
+      qkv = std::max(qkv, qkv_cols(*attention));
+      q = std::max(q, q_cols(*attention));
+    }
+    if (const DenseConfig* dense = layer.dense())
+      intermediate = std::max(intermediate, dense->intermediate_size);
   }
   const struct {
     ops::Activations& activations;
@@ -55,11 +59,11 @@ Status Decoder::allocate() {
       {residual_, limits_.rows, config_.hidden_size},
       {hidden_, limits_.rows, config_.hidden_size},
       {branch_, limits_.rows, config_.hidden_size},
-      {qkv_, limits_.rows, qkv},
-      {q_, limits_.rows, q},
-      {attended_, limits_.rows, q},
-      {gate_up_, limits_.rows, 2 * intermediate},
-      {activated_, limits_.rows, intermediate},
+      {attention_buffers_.qkv, limits_.rows, qkv},
+      {attention_buffers_.q, limits_.rows, q},
+      {attention_buffers_.attended, limits_.rows, q},
+      {dense_buffers_.gate_up, limits_.rows, 2 * intermediate},
+      {dense_buffers_.activated, limits_.rows, intermediate},
       {head_input_, limits_.logit_rows, config_.hidden_size},
       {logits_, limits_.logit_rows, config_.vocab_size},
   };
@@ -72,7 +76,11 @@ Status Decoder::allocate() {
 size_t Decoder::weight_bytes() const {
   size_t bytes = weights_.lm_head != nullptr ? weights_.lm_head->bytes() : weights_.embedding->bytes();
   for (const LayerWeights& layer : weights_.layers) {
-    bytes += layer.qkv->bytes() + layer.o->bytes() + layer.gate_up->bytes() + layer.down->bytes();
+    for (const size_t part :
+         {std::visit([](const auto& weights) { return weights.bytes(); }, layer.mixer),
+          std::visit([](const auto& weights) { return weights.bytes(); }, layer.feed_forward)}) {
+      bytes += part;
+    }
   }
   return bytes;
 }
@@ -81,31 +89,23 @@ size_t Decoder::weight_bytes() const {
 Status Decoder::run_layer(size_t index, int64_t rows, const ops::Vector& next_norm) {
   const LayerConfig& layer = config_.layers[index];
   const LayerWeights& weights = weights_.layers[index];
-  const ops::AttentionLayer& attention = attention_[index];
-  const auto view = [&](const ops::Activations& buffer, int64_t cols) {
-    return ops::Activations{buffer.data, rows, cols};
-  };
-  const int64_t q_cols = int64_t{layer.q_heads} * layer.head_dim;
-  const int64_t qkv_cols = int64_t{layer.q_heads + 2 * layer.kv_heads} * layer.head_dim;
   const ops::Activations residual = residual_.first_rows(rows);
   const ops::Activations hidden = hidden_.first_rows(rows);
   const ops::Activations branch = branch_.first_rows(rows);
-  const ops::Activations qkv = view(qkv_, qkv_cols);
-  const ops::Activations q = view(q_, q_cols);
-  const ops::Activations attended = view(attended_, q_cols);
-  const ops::Activations gate_up = view(gate_up_, 2 * layer.intermediate_size);
-  const ops::Activations activated = view(activated_, layer.intermediate_size);
-
-  ops_.linear(*weights.qkv, hidden, qkv);
-  KV8_RETURN_IF_ERROR(ops_.rope_append_kv(attention, qkv, q));
-  KV8_RETURN_IF_ERROR(ops_.paged_attention(attention, q, attended));
-  ops_.linear(*weights.o, attended, branch);
+  KV8_RETURN_IF_ERROR(std::visit(
+      [&](const AttentionConfig& config) {
+        return run_attention(ops_, config, std::get<AttentionWeights>(weights.mixer), attention_[index],
+                             attention_buffers_, hidden, branch);
+      },
+      layer.mixer));
   ops_.add_rms_norm(residual, branch, weights.post_attention_norm.get(), *weights.mlp_norm,
                     config_.norm_epsilon, hidden);
-
-  ops_.linear(*weights.gate_up, hidden, gate_up);
-  ops_.gated_activation(config_.activation, gate_up, activated);
-  ops_.linear(*weights.down, activated, branch);
+  KV8_RETURN_IF_ERROR(std::visit(
+      [&](const DenseConfig& config) {
+        return run_dense(ops_, config, std::get<DenseWeights>(weights.feed_forward), dense_buffers_, hidden,
+                         branch);
+      },
+      layer.feed_forward));
   ops_.add_rms_norm(residual, branch, weights.post_mlp_norm.get(), next_norm, config_.norm_epsilon, hidden);
   return {};
 }
@@ -136,12 +136,13 @@ Expected<ops::Activations> Decoder::forward(const ops::Step& step, std::span<con
 std::vector<kv_cache::CacheLayer> cache_layers(const ModelConfig& config, kv_cache::KvFormat format) {
   std::vector<kv_cache::CacheLayer> layers;
   for (const LayerConfig& layer : config.layers) {
+    const AttentionConfig& attention = std::get<AttentionConfig>(layer.mixer);
     kv_cache::CacheLayer& one = layers.emplace_back();
     one.format = format;
-    one.kv_heads = layer.kv_heads;
-    one.k_dim = layer.head_dim;
-    one.v_dim = layer.head_dim;
-    one.window = layer.window;
+    one.kv_heads = attention.kv_heads;
+    one.k_dim = attention.head_dim;
+    one.v_dim = attention.head_dim;
+    one.window = attention.window;
   }
   return layers;
 }

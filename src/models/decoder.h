@@ -49,11 +49,8 @@ class Decoder {
   ops::Activations residual_;  // hidden
   ops::Activations hidden_;    // hidden: normalised input of the next product
   ops::Activations branch_;    // hidden: output of attention or of the MLP
-  ops::Activations qkv_;
-  ops::Activations q_;
-  ops::Activations attended_;
-  ops::Activations gate_up_;
-  ops::Activations activated_;
+  AttentionBuffers attention_buffers_;
+  DenseBuffers dense_buffers_;
   ops::Activations head_input_;  // [limits.logit_rows, hidden]
   ops::Activations logits_;      // [limits.logit_rows, vocab]
 };

@@ -5,26 +5,29 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/error.h"
 #include "formats/checkpoint.h"
+#include "models/layers/attention.h"
+#include "models/layers/dense.h"
 #include "models/model_config.h"
 #include "ops/ops.h"
 
 namespace kv8::models {
+
+// The weights of a layer's mixer and feed-forward, of the kinds that its LayerConfig names.
+using MixerWeights = std::variant<AttentionWeights>;
+using FeedForwardWeights = std::variant<DenseWeights>;
 
 struct LayerWeights {
   std::unique_ptr<ops::Vector> attention_norm;       // [hidden]
   std::unique_ptr<ops::Vector> post_attention_norm;  // [hidden], or null
   std::unique_ptr<ops::Vector> mlp_norm;             // [hidden]
   std::unique_ptr<ops::Vector> post_mlp_norm;        // [hidden], or null
-  std::unique_ptr<ops::Vector> q_norm;               // [head_dim], or null
-  std::unique_ptr<ops::Vector> k_norm;               // [head_dim], or null
-  std::unique_ptr<ops::Matrix> qkv;                  // [(q_heads + 2 kv_heads) * head_dim, hidden]
-  std::unique_ptr<ops::Matrix> o;                    // [hidden, q_heads * head_dim]
-  std::unique_ptr<ops::Matrix> gate_up;              // [2 * intermediate, hidden]
-  std::unique_ptr<ops::Matrix> down;                 // [hidden, intermediate]
+  MixerWeights mixer;
+  FeedForwardWeights feed_forward;
 };
 
 struct DecoderWeights {

@@ -45,7 +45,9 @@ Status refine_gemma3(const JsonObject& config, ModelConfig& model) {
     return make_error(ErrorCode::corrupt_data, "{}: expected a positive number",
                       config.field("query_pre_attn_scalar"));
   }
-  model.softmax_scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  for (LayerConfig& layer : model.layers) {
+    std::get<AttentionConfig>(layer.mixer).softmax_scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  }
   return {};
 }
 

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "models/family.h"
 #include "models/rope.h"
@@ -26,6 +25,14 @@ Expected<ops::Activation> parse_activation(const JsonObject& config) {
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return ops::Activation::gelu_tanh;
   return make_error(ErrorCode::unsupported, "{}: activation '{}': kv8 has silu and gelu_pytorch_tanh",
                     config.field("hidden_act"), name);
+}
+
+// 0 or null: none.
+Expected<float> parse_soft_cap(const JsonObject& config, const char* field) {
+  KV8_ASSIGN_OR_RETURN(const double cap, config.number_or(field, 0.0));
+  if (cap >= 0 && cap <= std::numeric_limits<float>::max()) return static_cast<float>(cap);
+  return make_error(ErrorCode::corrupt_data, "{}: {} is no cap; expected a number > 0, or null for none",
+                    config.field(field), cap);
 }
 
 // The kind of each layer: layer_types where given, else what the older keys mean.
@@ -132,16 +139,19 @@ Status parse_layers(const JsonObject& config, ModelConfig& model) {
   KV8_ASSIGN_OR_RETURN(const std::vector<bool> has_window,
                        parse_window_layers(config, static_cast<size_t>(count)));
   KV8_ASSIGN_OR_RETURN(const int64_t window, config.integer_or("sliding_window", 0, 0, kMaxPositions));
-  model.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  KV8_ASSIGN_OR_RETURN(const ops::Activation activation, parse_activation(config));
+  KV8_ASSIGN_OR_RETURN(const float soft_cap, parse_soft_cap(config, "attn_logit_softcapping"));
   KV8_RETURN_IF_ERROR(parse_ropes(config, static_cast<int>(head_dim), model));
   for (const bool windowed : has_window) {
-    LayerConfig& layer = model.layers.emplace_back();
-    layer.q_heads = static_cast<int>(q_heads);
-    layer.kv_heads = static_cast<int>(kv_heads);
-    layer.head_dim = static_cast<int>(head_dim);
-    layer.intermediate_size = intermediate;
-    layer.window = windowed ? window : 0;
-    layer.rope = windowed && model.ropes.size() > 1 ? 1 : 0;
+    const AttentionConfig attention = {
+        .q_heads = static_cast<int>(q_heads),
+        .kv_heads = static_cast<int>(kv_heads),
+        .head_dim = static_cast<int>(head_dim),
+        .window = windowed ? window : 0,
+        .rope = windowed && model.ropes.size() > 1 ? 1 : 0,
+        .softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
+        .logit_soft_cap = soft_cap};
+    model.layers.push_back({attention, DenseConfig{intermediate, activation}});
   }
   return {};
 }
@@ -166,19 +176,9 @@ Expected<ModelConfig> parse_model_config(const Json& json, const std::string& so
   if (epsilon < 0)
     return make_error(ErrorCode::corrupt_data, "{}: expected a number >= 0", config.field("rms_norm_eps"));
   model.norm_epsilon = static_cast<float>(epsilon);
-  KV8_ASSIGN_OR_RETURN(model.activation, parse_activation(config));
   KV8_ASSIGN_OR_RETURN(model.tied_embeddings,
                        config.boolean_or("tie_word_embeddings", family->name == "gemma3"));
-  KV8_ASSIGN_OR_RETURN(const double attention_cap, config.number_or("attn_logit_softcapping", 0.0));
-  KV8_ASSIGN_OR_RETURN(const double logit_cap, config.number_or("final_logit_softcapping", 0.0));
-  for (const auto& [name, cap] : {std::pair{"attn_logit_softcapping", attention_cap},
-                                  std::pair{"final_logit_softcapping", logit_cap}}) {
-    if (cap >= 0 && cap <= std::numeric_limits<float>::max()) continue;
-    return make_error(ErrorCode::corrupt_data, "{}: {} is no cap; expected a number > 0, or null for none",
-                      config.field(name), cap);
-  }
-  model.attention_soft_cap = static_cast<float>(attention_cap);
-  model.logit_soft_cap = static_cast<float>(logit_cap);
+  KV8_ASSIGN_OR_RETURN(model.logit_soft_cap, parse_soft_cap(config, "final_logit_softcapping"));
   KV8_ASSIGN_OR_RETURN(model.bos_ids, config.integers_or_empty("bos_token_id", 0, model.vocab_size - 1));
   KV8_ASSIGN_OR_RETURN(model.eos_ids, config.integers_or_empty("eos_token_id", 0, model.vocab_size - 1));
   KV8_ASSIGN_OR_RETURN(model.rope_frequency_tensor, config.string_or("kv8_rope_freq_factors", ""));

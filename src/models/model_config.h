@@ -7,18 +7,10 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "models/layer_config.h"
 #include "ops/ops.h"
 
 namespace kv8::models {
-
-struct LayerConfig {
-  int q_heads = 0;
-  int kv_heads = 0;
-  int head_dim = 0;
-  int64_t intermediate_size = 0;
-  int64_t window = 0;  // 0: full attention
-  int rope = 0;        // index into ModelConfig::ropes
-};
 
 // Where a decoder block normalises. pre: before attention and before the MLP. sandwich: after both as well
 // (Gemma).
@@ -34,10 +26,7 @@ struct ModelConfig {
   float norm_weight_offset = 0.0F;  // Gemma stores norm weights minus one
   NormPlacement norms = NormPlacement::pre;
   bool qk_norm = false;
-  ops::Activation activation = ops::Activation::silu;
   float embedding_scale = 1.0F;
-  float softmax_scale = 0.0F;
-  float attention_soft_cap = 0.0F;
   float logit_soft_cap = 0.0F;
   bool tied_embeddings = false;
   std::vector<int64_t> bos_ids;

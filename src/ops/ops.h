@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/tensor.h"
 #include "kv_cache/cache_plan.h"
+#include "ops/activations.h"
 
 namespace kv8::ops {
 
@@ -59,18 +60,6 @@ class Vector {
  private:
   int64_t size_;
 };
-
-// ---- Activations
-
-struct Activations {
-  void* data = nullptr;
-  int64_t rows = 0;
-  int64_t cols = 0;
-
-  Activations first_rows(int64_t count) const { return {data, count, cols}; }
-};
-
-enum class Activation : uint8_t { silu, gelu_tanh };
 
 // ---- RoPE and attention
 

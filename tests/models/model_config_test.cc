@@ -24,9 +24,9 @@ Expected<ModelConfig> parse(const Json& json) {
 TEST(ModelConfig, DerivesWhatIsNotSaid) {
   const ModelConfig config = parse(small_config()).value();
   ASSERT_EQ(config.layers.size(), 4U);
-  EXPECT_EQ(config.layers[0].head_dim, 16);
-  EXPECT_FLOAT_EQ(config.softmax_scale, 0.25F);
-  EXPECT_EQ(config.activation, ops::Activation::silu);
+  EXPECT_EQ(config.layers[0].attention()->head_dim, 16);
+  EXPECT_FLOAT_EQ(config.layers[0].attention()->softmax_scale, 0.25F);
+  EXPECT_EQ(config.layers[0].dense()->activation, ops::Activation::silu);
   EXPECT_FALSE(config.tied_embeddings);
 }
 
@@ -56,11 +56,11 @@ TEST(ModelConfig, GemmaBothStyles) {
   json["query_pre_attn_scalar"] = 256;
   const ModelConfig config = parse(json).value();
   for (size_t layer = 0; layer < 7; ++layer) {
-    EXPECT_EQ(config.layers[layer].window, layer == 5 ? 0 : 24) << layer;
-    EXPECT_EQ(config.layers[layer].rope, layer == 5 ? 0 : 1) << layer;
+    EXPECT_EQ(config.layers[layer].attention()->window, layer == 5 ? 0 : 24) << layer;
+    EXPECT_EQ(config.layers[layer].attention()->rope, layer == 5 ? 0 : 1) << layer;
   }
   EXPECT_FLOAT_EQ(config.embedding_scale, 8.0F);
-  EXPECT_FLOAT_EQ(config.softmax_scale, 1.0F / 16);
+  EXPECT_FLOAT_EQ(config.layers[0].attention()->softmax_scale, 1.0F / 16);
   EXPECT_FLOAT_EQ(config.norm_weight_offset, 1.0F);
   EXPECT_TRUE(config.tied_embeddings);
   EXPECT_EQ(config.ropes.size(), 2U);
@@ -81,11 +81,11 @@ TEST(ModelConfig, QwenWindowsOnlyWhenUsed) {
   json["sliding_window"] = 100;
   json["max_window_layers"] = 2;
   json["use_sliding_window"] = false;
-  EXPECT_EQ(parse(json).value().layers[3].window, 0);
+  EXPECT_EQ(parse(json).value().layers[3].attention()->window, 0);
   json["use_sliding_window"] = true;
   const ModelConfig config = parse(json).value();
-  EXPECT_EQ(config.layers[1].window, 0);
-  EXPECT_EQ(config.layers[2].window, 100);
+  EXPECT_EQ(config.layers[1].attention()->window, 0);
+  EXPECT_EQ(config.layers[2].attention()->window, 100);
 }
 
 TEST(ModelConfig, ErrorsNameFileAndField) {

@@ -23,7 +23,7 @@ std::vector<float> random_floats(int64_t count, uint32_t seed, float scale = 1.0
 }
 
 Activations view(std::vector<float>& values, int64_t rows) {
-  return {values.data(), rows, static_cast<int64_t>(values.size()) / rows};
+  return host_activations(values.data(), rows, static_cast<int64_t>(values.size()) / rows);
 }
 
 TensorView tensor(const std::vector<float>& values, const Shape& shape) {

@@ -31,7 +31,8 @@ std::vector<float> run_linear(Ops& ops, const std::vector<const RandomMatrix*>& 
   const int64_t rows = (*matrix)->rows();
   std::vector<float> input = x;
   std::vector<float> out(static_cast<size_t>(tokens * rows), NAN);
-  ops.linear(**matrix, {input.data(), tokens, (*matrix)->cols()}, {out.data(), tokens, rows});
+  ops.linear(**matrix, cpu::host_activations(input.data(), tokens, (*matrix)->cols()),
+             cpu::host_activations(out.data(), tokens, rows));
   EXPECT_EQ(input, x);
   return out;
 }
@@ -192,7 +193,7 @@ TEST(Linear, NotANumberShows) {
     std::vector<MatrixPart> parts = {w.part()};
     auto matrix = ops->load_matrix(parts);
     std::vector<float> out(8);
-    ops->linear(**matrix, {x.data(), 1, 64}, {out.data(), 1, 8});
+    ops->linear(**matrix, cpu::host_activations(x.data(), 1, 64), cpu::host_activations(out.data(), 1, 8));
     for (const float value : out) EXPECT_TRUE(std::isnan(value)) << to_string(dtype);
   }
 }

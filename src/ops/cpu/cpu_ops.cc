@@ -25,7 +25,7 @@ namespace kv8::ops::cpu {
 namespace {
 
 float* row_of(const Activations& x, int64_t row) {
-  return static_cast<float*>(x.data) + row * x.cols;
+  return reinterpret_cast<float*>(x.data) + row * x.stride;
 }
 
 const CpuMatrix& cpu_matrix(const Matrix& matrix) {
@@ -75,7 +75,7 @@ class CpuOps : public Ops {
         LazyMemory memory,
         LazyMemory::reserve(static_cast<size_t>(rows * cols) * sizeof(float), "activations"));
     activations_.push_back(std::move(memory));
-    return Activations{activations_.back().data(), rows, cols};
+    return Activations{activations_.back().data(), rows, cols, cols, DType::f32};
   }
 
   Status allocate_cache(const kv_cache::CachePlan& plan, std::span<const int64_t> pages) override {

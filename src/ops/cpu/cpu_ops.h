@@ -14,6 +14,11 @@ struct CpuOptions {
   bool exact_activations = false;
 };
 
+// The CPU's activations are plain float32 arrays.
+inline Activations host_activations(float* data, int64_t rows, int64_t cols) {
+  return {reinterpret_cast<std::byte*>(data), rows, cols, cols, DType::f32};
+}
+
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options);
 
 }  // namespace kv8::ops::cpu
