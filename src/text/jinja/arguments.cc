@@ -29,6 +29,7 @@ std::vector<Parameter> parse_parameters(std::string_view text) {
 }  // namespace
 
 const Value* Arguments::find(std::string_view name) const {
+  spend_copies(keyword.size());
   for (const auto& [key, value] : keyword) {
     if (key == name) return &value;
   }
@@ -38,6 +39,7 @@ const Value* Arguments::find(std::string_view name) const {
 Bound::Bound(std::string_view function, std::string_view parameters, const Arguments& arguments)
     : function_(function), arguments_(arguments) {
   if (parameters == "*") return;
+  spend_copies(arguments.positional.size() + arguments.keyword.size());
   const auto expected = parse_parameters(parameters);
   if (arguments.positional.size() > expected.size()) {
     fail("{}() takes at most {} arguments ({} given)", function, expected.size(),

@@ -59,7 +59,12 @@ void spend_steps(int64_t count) {
 }
 
 void spend_pass(size_t bytes) {
-  spend_steps(static_cast<int64_t>(bytes / 64));
+  if (bytes >= kBytesPerStep) spend_steps(static_cast<int64_t>(bytes / kBytesPerStep));
+}
+
+void spend_copies(size_t values) {
+  constexpr size_t kValuesPerStep = 8;
+  if (values >= kValuesPerStep) spend_steps(static_cast<int64_t>(values / kValuesPerStep));
 }
 
 void check_fits(size_t bytes) {

@@ -1,7 +1,8 @@
 // What one rendering may use. A template is a stranger's program: every expression and item costs a step,
 // every live string and container costs its bytes, every nested call a level, and what goes over a limit is
 // an error. The budget of the rendering that runs in this thread is found through Budget::current(), so that
-// no value can be made without being counted.
+// no value can be made, and no text read (Value::string()), without being counted: a filter or method needs
+// to count nothing by itself unless it passes over a text more than once.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ class Budget {
   Budget& operator=(const Budget&) = delete;
 
   void step(int64_t count = 1);
-  void acquire(size_t bytes);  // counts them; released when the value dies
+  int64_t steps() const { return steps_; }  // so far
+  void acquire(size_t bytes);               // counts them; released when the value dies
   void release(size_t bytes) { bytes_ -= bytes; }
   void output(size_t total) const;  // total: bytes written so far
   void enter();
@@ -72,8 +74,11 @@ class Charge {
 
 // Work that's not an expression of its own (a search, a comparison of containers).
 void spend_steps(int64_t count);
-// A pass over the characters of a text.
+// A pass over the bytes of a text: a step for every kBytesPerStep of them.
+constexpr size_t kBytesPerStep = 64;
 void spend_pass(size_t bytes);
+// A copy of this many values, or a walk over as many names.
+void spend_copies(size_t values);
 // Refuses a value of this size before anything is allocated.
 void check_fits(size_t bytes);
 // count * size, refused if it doesn't fit.

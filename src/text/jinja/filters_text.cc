@@ -77,7 +77,11 @@ std::string quote_url(std::string_view text, bool in_query) {
     } else if (character == ' ' && in_query) {
       result += '+';
     } else {
-      result += fmt::format("%{:02X}", static_cast<unsigned char>(character));
+      constexpr std::string_view kDigits = "0123456789ABCDEF";
+      const auto byte = static_cast<unsigned char>(character);
+      result += '%';
+      result += kDigits[byte >> 4];
+      result += kDigits[byte & 15];
     }
   }
   return result;
@@ -141,7 +145,7 @@ Value truncate(Interpreter&, const Value& self, Call arguments) {
   if (length < end_length) fail("expected length >= {}, got {}", end_length, length);
   if (leeway < 0) fail("expected leeway >= 0, got {}", leeway);
   const auto size = static_cast<int64_t>(character_count(text));
-  if (size <= length || size - length <= leeway) return Value(text);
+  if (size <= length || size - length <= leeway) return self;
   std::string kept = text.substr(0, byte_offset(text, static_cast<size_t>(length - end_length)));
   if (!arguments.flag(1, false)) kept = split_right(kept, " ", 1)[0];
   return Value(kept + end);
@@ -189,7 +193,8 @@ constexpr Native kTextFilters[] = {
     {"indent", "width? first? blank?", indent},
     {"lower", "", convert_filter<to_lower>},
     {"replace", "old new count?", replace},
-    {"safe", "", [](Interpreter&, const Value& self, Call) { return Value(to_text(self)); }},
+    {"safe", "",
+     [](Interpreter&, const Value& self, Call) { return self.is_string() ? self : Value(to_text(self)); }},
     {"string", "", [](Interpreter&, const Value& self, Call) { return Value(to_text(self)); }},
     {"title", "", convert_filter<title_words>},
     {"trim", "chars?",

@@ -23,7 +23,9 @@ Value make_object(Args&&... args) {
 class Cycler : public Object {
  public:
   explicit Cycler(std::vector<Value> items)
-      : Object(depth_of(items)), items_(std::move(items)), charge_(items_.size() * sizeof(Value)) {}
+      : Object(depth_of(items)), items_(std::move(items)), charge_(items_.size() * sizeof(Value)) {
+    spend_copies(items_.size());
+  }
   std::string type_name() const override { return "Cycler"; }
   std::optional<Value> attribute(std::string_view name) override;
   Value next() {
@@ -108,7 +110,6 @@ Value make_dict(Interpreter&, const Value&, Call arguments) {
 Value make_namespace(Interpreter& interpreter, const Value&, Call arguments) {
   const auto space = interpreter.make_namespace();
   const Value attributes = Value::dict(pairs_of(arguments));
-  spend_steps(static_cast<int64_t>(attributes.dict().pairs().size() * attributes.dict().pairs().size() / 8));
   for (const auto& [name, value] : attributes.dict().pairs()) {
     if (name.is_string()) space->set(name.string(), value);
   }
@@ -157,6 +158,10 @@ constexpr Native kGlobals[] = {
 };
 
 }  // namespace
+
+std::span<const Native> all_globals() {
+  return kGlobals;
+}
 
 const Native* find_global(std::string_view name) {
   return find_native(kGlobals, name);

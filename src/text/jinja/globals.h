@@ -1,6 +1,7 @@
 // The functions every template has (range, namespace, raise_exception, ...) and the objects they make.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "text/jinja/arguments.h"
@@ -9,6 +10,7 @@
 namespace kv8::text::jinja {
 
 const Native* find_global(std::string_view name);  // nullptr if there is none
+std::span<const Native> all_globals();
 
 // namespace(): attributes that can be assigned from inner scopes.
 class Namespace : public Object {

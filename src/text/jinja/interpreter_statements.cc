@@ -84,6 +84,7 @@ std::shared_ptr<Namespace> Interpreter::make_namespace() {
 }
 
 void Interpreter::write(std::string_view text) {
+  spend_pass(text.size());
   written_ += text.size();
   budget_.output(written_);
   output_->append(text);

@@ -34,6 +34,7 @@ Value Macro::call(Interpreter& interpreter, const Arguments& arguments) {
   const auto scope = std::make_shared<Scope>(scope_);
   auto keyword = arguments.keyword;
   const auto take_keyword = [&](std::string_view name) -> std::optional<Value> {
+    spend_copies(keyword.size());
     const auto it =
         std::find_if(keyword.begin(), keyword.end(), [&](const auto& entry) { return entry.first == name; });
     if (it == keyword.end()) return std::nullopt;
@@ -42,6 +43,7 @@ Value Macro::call(Interpreter& interpreter, const Arguments& arguments) {
     return value;
   };
 
+  spend_copies(parameters.size());
   std::vector<std::optional<Value>> values(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
     values[i] = i < given.size() ? std::optional(given[i]) : take_keyword(parameters[i].name);

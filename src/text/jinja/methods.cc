@@ -20,7 +20,9 @@ class DictView : public Object {
       : Object(depth_of(items)),
         name_(name),
         items_(std::move(items)),
-        charge_(items_.size() * sizeof(Value)) {}
+        charge_(items_.size() * sizeof(Value)) {
+    spend_copies(items_.size());
+  }
   std::string type_name() const override { return name_; }
   std::string repr() const override { return fmt::format("{}({})", name_, jinja::repr(Value::list(items_))); }
   const std::vector<Value>* items() const override { return &items_; }
@@ -105,6 +107,7 @@ Value list_pop(Interpreter&, const Value& self, Call arguments) {
   const int64_t at = index < 0 ? index + size : index;
   if (at < 0 || at >= size) fail("pop index out of range");
   Value value = items[static_cast<size_t>(at)];
+  spend_copies(static_cast<size_t>(size - at));
   items.erase(items.begin() + at);
   return value;
 }
@@ -133,36 +136,37 @@ constexpr Native kFloatMethods[] = {
      [](Interpreter&, const Value& self, Call) { return Value(std::floor(self.number()) == self.number()); }},
 };
 
-struct TypeMethods {
-  std::span<const Native> methods;
-  std::span<const std::string_view> mutators;
-};
+std::span<const std::string_view> mutators_of(Value::Kind kind) {
+  if (kind == Value::Kind::list) return kListMutators;
+  if (kind == Value::Kind::dict) return kDictMutators;
+  return {};
+}
 
-TypeMethods methods_of(Value::Kind kind) {
+}  // namespace
+
+std::span<const Native> methods_of(Value::Kind kind) {
   switch (kind) {
     case Value::Kind::string:
-      return {string_methods(), {}};
+      return string_methods();
     case Value::Kind::list:
-      return {kListMethods, kListMutators};
+      return kListMethods;
     case Value::Kind::tuple:
-      return {kTupleMethods, {}};
+      return kTupleMethods;
     case Value::Kind::dict:
-      return {kDictMethods, kDictMutators};
+      return kDictMethods;
     case Value::Kind::floating:
-      return {kFloatMethods, {}};
+      return kFloatMethods;
     default:
       return {};
   }
 }
 
-}  // namespace
-
 std::optional<Value> find_method(const Value& object, std::string_view name) {
-  const TypeMethods type = methods_of(object.kind());
-  if (const Native* native = find_native(type.methods, name)) {
+  if (const Native* native = find_native(methods_of(object.kind()), name)) {
     return Value(std::static_pointer_cast<Object>(std::make_shared<NativeObject>(*native, object)));
   }
-  if (std::find(type.mutators.begin(), type.mutators.end(), name) != type.mutators.end()) {
+  const auto mutators = mutators_of(object.kind());
+  if (std::find(mutators.begin(), mutators.end(), name) != mutators.end()) {
     return Value::undefined(
         fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }

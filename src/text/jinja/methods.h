@@ -11,6 +11,7 @@
 namespace kv8::text::jinja {
 
 std::optional<Value> find_method(const Value& object, std::string_view name);
+std::span<const Native> methods_of(Value::Kind kind);  // empty for a kind without any
 std::span<const Native> string_methods();
 
 }  // namespace kv8::text::jinja

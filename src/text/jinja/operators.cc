@@ -128,15 +128,13 @@ Value float_result(BinaryOperator op, double left, double right) {
 std::optional<Value> concatenate(const Value& left, const Value& right) {
   if (left.kind() != right.kind()) return std::nullopt;
   if (left.is_string()) {
-    check_fits(left.string().size() + right.string().size());
-    spend_pass(left.string().size() + right.string().size());
+    check_fits(left.string_bytes() + right.string_bytes());
     return Value(left.string() + right.string());
   }
   if (left.kind() != Kind::list && left.kind() != Kind::tuple) return std::nullopt;
   const auto& tail = right.sequence().items;
   checked_size(left.sequence().items.size() + tail.size(), sizeof(Value));
   std::vector<Value> items = left.sequence().items;
-  spend_steps(static_cast<int64_t>(items.size() + tail.size()));  // each is copied
   items.insert(items.end(), tail.begin(), tail.end());
   return left.kind() == Kind::list ? Value::list(std::move(items)) : Value::tuple(std::move(items));
 }
@@ -157,7 +155,6 @@ std::optional<Value> repeat(const Value& sequence, const Value& count) {
   std::vector<Value> items;
   if (!unit.empty()) {
     checked_size(unit.size() * sizeof(Value), times);
-    spend_steps(static_cast<int64_t>(unit.size() * times));
     for (size_t i = 0; i < times; ++i) items.insert(items.end(), unit.begin(), unit.end());
   }
   return sequence.kind() == Kind::list ? Value::list(std::move(items)) : Value::tuple(std::move(items));
@@ -175,7 +172,6 @@ std::optional<int> order(const Value& left, const Value& right, bool& unordered)
   }
   if (left.kind() != right.kind()) return std::nullopt;
   if (left.is_string()) {  // the order of UTF-8 is that of its characters
-    spend_pass(std::min(left.string().size(), right.string().size()));
     const int result = left.string().compare(right.string());
     return result < 0 ? -1 : int{result > 0};
   }
@@ -195,7 +191,6 @@ bool contains(const Value& container, const Value& item) {
         if (item.is_undefined()) fail_undefined(item);
         fail("'in <string>' requires string as left operand, not {}", type_name(item));
       }
-      spend_pass(container.string().size());
       return find(container.string(), item.string()) != std::string::npos;
     case Kind::dict:
       return container.dict().find(item) != nullptr;
@@ -248,11 +243,11 @@ std::optional<Value> python_item(const Value& object, const Value& key) {
   const int64_t index = key.integer() < 0 ? key.integer() + length : key.integer();
   if (index < 0 || index >= length) return std::nullopt;
   if (object.is_string()) {
-    spend_pass(object.string().size());
-    size_t end = byte_offset(object.string(), static_cast<size_t>(index));
+    const std::string& text = object.string();
+    size_t end = byte_offset(text, static_cast<size_t>(index));
     const size_t start = end;
-    next_character(object.string(), end);
-    return Value(object.string().substr(start, end - start));
+    next_character(text, end);
+    return Value(text.substr(start, end - start));
   }
   if (object.kind() == Kind::range) return Value(object.range().start + index * object.range().step);
   return object.sequence().items[static_cast<size_t>(index)];
@@ -358,13 +353,12 @@ Value slice(const Value& object, const Value& start, const Value& stop, const Va
         Range{range.start + indices.start * range.step, range.start + indices.stop * range.step, wide_step});
   }
   if (object.is_string() && stride == 1) {
-    spend_pass(object.string().size());
     if (indices.size() == 0) return Value("");
-    const size_t begin = byte_offset(object.string(), static_cast<size_t>(indices.start));
-    const std::string_view rest = std::string_view(object.string()).substr(begin);
+    const std::string& text = object.string();
+    const size_t begin = byte_offset(text, static_cast<size_t>(indices.start));
+    const std::string_view rest = std::string_view(text).substr(begin);
     return Value(rest.substr(0, byte_offset(rest, static_cast<size_t>(indices.size()))));
   }
-  spend_steps(length);
   const int64_t count = indices.size();
   if (object.is_string()) {
     const std::u32string characters = decode(object.string());
@@ -387,8 +381,9 @@ Value get_item(const Value& object, const Value& key) {
   if (!key.is_string()) {
     return Value::undefined(fmt::format("{} has no element {}", described_type(object), repr(key)));
   }
-  if (auto value = python_attribute(object, key.string())) return std::move(*value);
-  return missing_attribute(object, key.string());
+  const std::string& name = key.string();
+  if (auto value = python_attribute(object, name)) return std::move(*value);
+  return missing_attribute(object, name);
 }
 
 Value get_attribute(const Value& object, std::string_view name) {

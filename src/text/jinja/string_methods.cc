@@ -37,7 +37,6 @@ std::optional<Window> window(const std::string& text, Call arguments, size_t fir
 // Character index of the first or last occurrence; -1 if there is none.
 int64_t find_text(const Value& self, Call arguments, bool last) {
   const std::string wanted = arguments.text(0);
-  spend_pass(self.string().size());
   const auto part = window(self.string(), arguments, 1);
   if (!part) return -1;
   const size_t at = last ? rfind(part->text, wanted) : find(part->text, wanted);
@@ -67,7 +66,6 @@ Value count(Interpreter&, const Value& self, Call arguments) {
   const std::string wanted = arguments.text(0);
   const auto part = window(self.string(), arguments, 1);
   if (!part) return Value(int64_t{0});
-  spend_pass(part->text.size());
   if (wanted.empty()) return Value(static_cast<int64_t>(character_count(part->text)) + 1);
   int64_t found = 0;
   for (size_t at = find(part->text, wanted); at != std::string_view::npos;
@@ -133,11 +131,12 @@ Value is_identifier(Interpreter&, const Value& self, Call) {
 }
 
 Value join_method(Interpreter&, const Value& self, Call arguments) {
+  const std::string& separator = self.string();
   std::string result;
   Iterator iterator(arguments[0]);
   for (int64_t i = 0; const auto item = iterator.next(); ++i) {
     if (!item->is_string()) fail("sequence item {}: expected str instance, {} found", i, type_name(*item));
-    if (i > 0) result += self.string();
+    if (i > 0) result += separator;
     result += item->string();
     check_fits(result.size());
   }
@@ -182,13 +181,15 @@ Value convert_method(Interpreter&, const Value& self, Call) {
 
 Value remove_prefix(Interpreter&, const Value& self, Call arguments) {
   const std::string prefix = arguments.text(0);
-  return self.string().starts_with(prefix) ? Value(self.string().substr(prefix.size())) : self;
+  const std::string& text = self.string();
+  return text.starts_with(prefix) ? Value(text.substr(prefix.size())) : self;
 }
 
 Value remove_suffix(Interpreter&, const Value& self, Call arguments) {
   const std::string suffix = arguments.text(0);
-  if (!self.string().ends_with(suffix)) return self;
-  return Value(self.string().substr(0, self.string().size() - suffix.size()));
+  const std::string& text = self.string();
+  if (!text.ends_with(suffix)) return self;
+  return Value(text.substr(0, text.size() - suffix.size()));
 }
 
 constexpr Native kStringMethods[] = {

@@ -115,6 +115,10 @@ constexpr Native kTests[] = {
 
 }  // namespace
 
+std::span<const Native> all_tests() {
+  return kTests;
+}
+
 const Native* find_test(std::string_view name) {
   return find_native(kTests, name);
 }

@@ -10,6 +10,8 @@ namespace kv8::text::jinja {
 
 namespace {
 
+constexpr size_t kCheckEvery = 1024;  // parts; each takes more memory than a short piece of text
+
 struct Span {
   size_t begin;
   size_t end;
@@ -21,10 +23,12 @@ std::vector<Span> words(std::string_view text) {
   for (size_t offset = 0; offset < text.size();) {
     const size_t start = offset;
     if (is_space(next_character(text, offset))) continue;
-    if (spans.empty() || spans.back().end != start) spans.push_back({start, start});
+    if (spans.empty() || spans.back().end != start) {
+      spans.push_back({start, start});
+      if (spans.size() % kCheckEvery == 0) checked_size(spans.size(), sizeof(Span));
+    }
     spans.back().end = offset;
   }
-  checked_size(spans.size(), sizeof(Span));
   return spans;
 }
 
@@ -33,6 +37,11 @@ std::string repeat_text(std::string_view unit, size_t count) {
   text.reserve(checked_size(unit.size(), count));
   for (size_t i = 0; i < count; ++i) text += unit;
   return text;
+}
+
+void add_part(std::vector<std::string>& parts, std::string_view part) {
+  parts.emplace_back(part);
+  if (parts.size() % kCheckEvery == 0) checked_size(parts.size(), sizeof(std::string));
 }
 
 size_t limited(size_t available, int64_t limit) {
@@ -52,7 +61,8 @@ size_t find(std::string_view text, std::string_view wanted, size_t from) {
 }
 
 size_t rfind(std::string_view text, std::string_view wanted) {
-  spend_pass(text.size());
+  spend_pass(text.size());  // may be called many times for one text
+  check_fits(text.size());
   const std::string reversed(text.rbegin(), text.rend());
   const std::string reversed_wanted(wanted.rbegin(), wanted.rend());
   const size_t at = find(reversed, reversed_wanted);
@@ -73,7 +83,6 @@ std::string pad(std::string_view text, int64_t width, Align align, std::string_v
 }
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to, int64_t count) {
-  spend_pass(text.size());
   std::string result;
   size_t offset = 0;
   for (int64_t done = 0; count < 0 || done < count; ++done) {
@@ -96,14 +105,13 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
 
 std::vector<std::string> split(std::string_view text, const std::optional<std::string>& separator,
                                int64_t limit) {
-  spend_pass(text.size());
   std::vector<std::string> parts;
   if (!separator) {
     const auto spans = words(text);
     const size_t single = limited(spans.size(), limit);
     for (size_t i = 0; i < single; ++i)
-      parts.emplace_back(text.substr(spans[i].begin, spans[i].end - spans[i].begin));
-    if (single < spans.size()) parts.emplace_back(text.substr(spans[single].begin));
+      add_part(parts, text.substr(spans[i].begin, spans[i].end - spans[i].begin));
+    if (single < spans.size()) add_part(parts, text.substr(spans[single].begin));
     return parts;
   }
   if (separator->empty()) fail("empty separator");
@@ -111,26 +119,24 @@ std::vector<std::string> split(std::string_view text, const std::optional<std::s
   for (int64_t done = 0; limit < 0 || done < limit; ++done) {
     const size_t at = find(text, *separator, offset);
     if (at == std::string_view::npos) break;
-    parts.emplace_back(text.substr(offset, at - offset));
+    add_part(parts, text.substr(offset, at - offset));
     offset = at + separator->size();
   }
-  checked_size(parts.size(), sizeof(std::string));
-  parts.emplace_back(text.substr(offset));
+  add_part(parts, text.substr(offset));
   return parts;
 }
 
 std::vector<std::string> split_right(std::string_view text, const std::optional<std::string>& separator,
                                      int64_t limit) {
   if (limit < 0) return split(text, separator, limit);
-  spend_pass(text.size());
   std::vector<std::string> parts;
   if (!separator) {
     const auto spans = words(text);
     const size_t single = limited(spans.size(), limit);
     const size_t rest = spans.size() - single;
-    if (rest > 0) parts.emplace_back(text.substr(0, spans[rest - 1].end));
+    if (rest > 0) add_part(parts, text.substr(0, spans[rest - 1].end));
     for (size_t i = rest; i < spans.size(); ++i)
-      parts.emplace_back(text.substr(spans[i].begin, spans[i].end - spans[i].begin));
+      add_part(parts, text.substr(spans[i].begin, spans[i].end - spans[i].begin));
     return parts;
   }
   if (separator->empty()) fail("empty separator");
@@ -138,10 +144,10 @@ std::vector<std::string> split_right(std::string_view text, const std::optional<
   for (int64_t done = 0; done < limit; ++done) {
     const size_t at = rfind(rest, *separator);
     if (at == std::string_view::npos) break;
-    parts.emplace_back(rest.substr(at + separator->size()));
+    add_part(parts, rest.substr(at + separator->size()));
     rest = rest.substr(0, at);
   }
-  parts.emplace_back(rest);
+  add_part(parts, rest);
   std::reverse(parts.begin(), parts.end());
   return parts;
 }

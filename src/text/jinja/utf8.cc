@@ -39,10 +39,6 @@ void append_upper(std::string& text, char32_t character, bool title) {
   append_character(text, static_cast<char32_t>(title ? utf8proc_totitle(code) : utf8proc_toupper(code)));
 }
 
-bool contains(const std::u32string& set, char32_t character) {
-  return set.find(character) != std::u32string::npos;
-}
-
 }  // namespace
 
 char32_t next_character(std::string_view text, size_t& offset) {
@@ -76,6 +72,7 @@ void append_character(std::string& text, char32_t character) {
 }
 
 std::u32string decode(std::string_view text) {
+  checked_size(text.size(), sizeof(char32_t));
   spend_pass(4 * text.size());  // it takes longer than a search, and so does what is done with the result
   std::u32string characters;
   characters.reserve(text.size());
@@ -210,11 +207,10 @@ std::string swap_case(std::string_view text) {
 }
 
 std::string_view strip(std::string_view text, const std::optional<std::string>& set, bool left, bool right) {
-  const std::u32string characters = decode(set.value_or(""));
-  spend_pass(text.size());
+  std::u32string characters = decode(set.value_or(""));
+  std::sort(characters.begin(), characters.end());
   const auto goes = [&](char32_t character) {
-    spend_pass(characters.size());
-    return set ? contains(characters, character) : is_space(character);
+    return set ? std::binary_search(characters.begin(), characters.end(), character) : is_space(character);
   };
   size_t begin = 0;
   while (left && begin < text.size()) {
@@ -241,6 +237,7 @@ std::string_view strip(std::string_view text, const std::optional<std::string>& 
 }
 
 std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
+  constexpr size_t kCheckEvery = 1024;
   spend_pass(4 * text.size());
   std::vector<std::string> lines;
   for (size_t start = 0; start < text.size();) {
@@ -256,6 +253,7 @@ std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
       end = next;
     }
     lines.emplace_back(text.substr(start, (keep_ends ? next : end) - start));
+    if (lines.size() % kCheckEvery == 0) checked_size(lines.size(), sizeof(std::string));
     start = next;
   }
   return lines;

@@ -54,10 +54,14 @@ int depth_of(const std::vector<Value>& items) {
 Sequence::Sequence(std::vector<Value> values)
     : items(std::move(values)),
       depth(depth_of(items)),
-      charge(items.size() * sizeof(Value) + sizeof(Sequence)) {}
+      charge(items.size() * sizeof(Value) + sizeof(Sequence)) {
+  spend_steps(1);
+  spend_copies(items.size());
+}
 
 Dict::Dict(std::vector<std::pair<Value, Value>> pairs)
     : charge_(pairs.size() * (sizeof(Value) * 2 + 4 * sizeof(size_t)) + sizeof(Dict)) {
+  spend_steps(1 + static_cast<int64_t>(pairs.size()));
   pairs_.reserve(pairs.size());
   for (auto& pair : pairs) {
     const size_t hash = hash_of(pair.first);
@@ -102,7 +106,7 @@ const Value* Dict::find(const Value& key) const {
 const Value* Dict::find(std::string_view key) const {
   if (!index_.empty()) return find(Value(key));
   for (const auto& [name, value] : pairs_) {
-    if (name.is_string() && name.string() == key) return &value;
+    if (name.is_string() && name.string_bytes() == key.size() && name.string() == key) return &value;
   }
   return nullptr;
 }
@@ -137,7 +141,7 @@ std::optional<int64_t> Object::length() const {
 }
 
 Value Value::undefined(std::string message) {
-  return Value(std::make_shared<const Undefined>(Undefined{std::move(message)}));
+  return Value(std::make_shared<const Undefined>(std::move(message)));
 }
 
 Value Value::from_json(const OrderedJson& json, int depth) {
@@ -215,6 +219,9 @@ Iterator::Iterator(Value source) : source_(std::move(source)) {
     case Value::Kind::object:
       if (source_.object().items() == nullptr) fail("'{}' object is not iterable", type_name(source_));
       break;
+    case Value::Kind::string:
+      text_ = &source_.string();
+      break;
     default:
       break;
   }
@@ -224,11 +231,10 @@ std::optional<Value> Iterator::next() {
   spend_steps(1);
   switch (source_.kind()) {
     case Value::Kind::string: {
-      const std::string& text = source_.string();
-      if (position_ >= text.size()) return std::nullopt;
+      if (position_ >= text_->size()) return std::nullopt;
       const size_t start = position_;
-      next_character(text, position_);
-      return Value(text.substr(start, position_ - start));
+      next_character(*text_, position_);
+      return Value(text_->substr(start, position_ - start));
     }
     case Value::Kind::list:
     case Value::Kind::tuple: {
@@ -300,7 +306,7 @@ bool truth(const Value& value) {
     case Value::Kind::floating:
       return value.number() != 0;
     case Value::Kind::string:
-      return !value.string().empty();
+      return value.string_bytes() > 0;
     case Value::Kind::generator:
       return true;
     default:
@@ -341,7 +347,6 @@ std::string type_name(const Value& value) {
 size_t hash_of(const Value& value) {
   switch (value.kind()) {
     case Value::Kind::string:
-      spend_pass(value.string().size());
       return std::hash<std::string>{}(value.string());
     case Value::Kind::boolean:
     case Value::Kind::integer:
@@ -379,8 +384,7 @@ bool equal(const Value& left, const Value& right) {
     case Value::Kind::undefined:
       return true;
     case Value::Kind::string:
-      if (left.string().size() == right.string().size()) spend_pass(left.string().size());
-      return left.string() == right.string();
+      return left.string_bytes() == right.string_bytes() && left.string() == right.string();
     case Value::Kind::list:
     case Value::Kind::tuple:
       return left.is_same(right) || equal_items(left.sequence().items, right.sequence().items);

@@ -25,16 +25,21 @@ struct Arguments;
 
 constexpr int kMaxValueDepth = 320;  // lists in lists in ...: keeps every recursion over a value short
 
-// A name or attribute that isn't there. It prints as nothing and is false; most other uses fail with
-// `message`.
-struct Undefined {
-  std::string message;
-};
-
+// Making one costs a step and a pass over it; reading it, through Value::string(), another pass.
 struct String {
-  explicit String(std::string content) : text(std::move(content)), charge(text.size() + sizeof(String)) {}
+  explicit String(std::string content) : text(std::move(content)), charge(text.size() + sizeof(String)) {
+    spend_steps(1);
+    spend_pass(text.size());
+  }
   const std::string text;
   Charge charge;
+};
+
+// A name or attribute that isn't there. It prints as nothing and is false; most other uses fail with
+// its message.
+struct Undefined {
+  explicit Undefined(std::string why) : message(std::move(why)) {}
+  String message;
 };
 
 struct Sequence {
@@ -87,7 +92,7 @@ struct Range {
 // Everything else: functions, macros, namespaces, the loop variable, views of a dict.
 class Object : public std::enable_shared_from_this<Object> {
  public:
-  explicit Object(int depth = 1) : depth_(depth) {}
+  explicit Object(int depth = 1) : depth_(depth), charge_(kUsualBytes) { spend_steps(1); }
   virtual ~Object() = default;
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
@@ -104,7 +109,9 @@ class Object : public std::enable_shared_from_this<Object> {
   int depth() const { return depth_; }
 
  private:
+  static constexpr size_t kUsualBytes = 128;  // of the object itself; what it holds counts by itself
   int depth_;
+  Charge charge_;
 };
 
 class Value {
@@ -159,8 +166,14 @@ class Value {
   bool boolean() const { return std::get<bool>(data_); }
   int64_t integer() const { return is_bool() ? int64_t{boolean()} : std::get<int64_t>(data_); }
   double number() const { return is_integer() ? static_cast<double>(integer()) : std::get<double>(data_); }
-  const std::string& string() const { return std::get<StringRef>(data_)->text; }
-  const std::string& undefined_message() const { return std::get<UndefinedRef>(data_)->message; }
+  // Costs a pass over the text: whoever asks is going to read it. Ask once, and keep the reference.
+  const std::string& string() const {
+    const std::string& text = std::get<StringRef>(data_)->text;
+    spend_pass(text.size());
+    return text;
+  }
+  size_t string_bytes() const { return std::get<StringRef>(data_)->text.size(); }  // costs nothing
+  const std::string& undefined_message() const { return std::get<UndefinedRef>(data_)->message.text; }
   Sequence& sequence() const;  // of a list, tuple or generator
   const std::shared_ptr<Tuple>& tuple() const { return std::get<std::shared_ptr<Tuple>>(data_); }
   Generator& generator() const { return *std::get<std::shared_ptr<Generator>>(data_); }
@@ -201,7 +214,8 @@ class Iterator {
 
  private:
   Value source_;
-  size_t position_ = 0;  // an index; the byte offset in a string
+  const std::string* text_ = nullptr;  // of a string
+  size_t position_ = 0;                // an index; the byte offset in a string
 };
 
 std::vector<Value> to_vector(const Value& iterable);
