@@ -29,8 +29,9 @@ class Checkpoint {
   const std::string& config_source() const { return config_source_; }  // the file, for messages
   const Json* generation_config() const { return generation_config_ ? &*generation_config_ : nullptr; }
 
-  // Tensors by their Hugging Face names. find gives nullptr where there is none (or none that can be read);
-  // tensor's errors: not_found, with the nearest names, and unsupported.
+  // Tensors by their Hugging Face names. has: of a type that kv8 reads or not. find gives nullptr where there
+  // is none, or none that can be read. tensor's errors: not_found, with the nearest names, and unsupported.
+  bool has(std::string_view name) const { return tensors_.contains(name) || unreadable_.contains(name); }
   Expected<TensorView> tensor(std::string_view name) const;
   const TensorView* find(std::string_view name) const;
   std::vector<std::string_view> names() const;         // sorted

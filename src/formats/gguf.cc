@@ -206,6 +206,11 @@ const TensorView* Gguf::find(std::string_view name) const {
   return it == contents_.tensors.end() || !it->second.unreadable.empty() ? nullptr : &it->second.view;
 }
 
+const Shape* Gguf::shape(std::string_view name) const {
+  const auto it = contents_.tensors.find(name);
+  return it == contents_.tensors.end() ? nullptr : &it->second.view.shape;
+}
+
 Expected<TensorView> Gguf::tensor(std::string_view name) const {
   const auto it = contents_.tensors.find(name);
   if (it == contents_.tensors.end()) {

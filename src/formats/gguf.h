@@ -93,6 +93,7 @@ class Gguf {
   const std::vector<std::string_view>& names() const { return contents_.tensor_names; }
   bool has_tensor(std::string_view name) const { return contents_.tensors.contains(name); }
   const TensorView* find(std::string_view name) const;
+  const Shape* shape(std::string_view name) const;           // of any type; nullptr if absent
   Expected<TensorView> tensor(std::string_view name) const;  // errors: not_found, unsupported
 
  private:

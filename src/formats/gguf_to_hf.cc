@@ -209,8 +209,9 @@ Expected<Json> rope_parameters(const Gguf& gguf, const Section& section) {
 
 Status add_vocabulary(const Gguf& gguf, const Section& section, Json& config) {
   // The embedding says how many tokens there really are: converters cut rows that no token has.
-  if (const TensorView* embedding = gguf.find("token_embd.weight"); embedding != nullptr) {
-    config["vocab_size"] = embedding->rows();
+  if (const Shape* embedding = gguf.shape("token_embd.weight");
+      embedding != nullptr && embedding->rank() == 2) {
+    config["vocab_size"] = (*embedding)[0];
   } else {
     KV8_ASSIGN_OR_RETURN(config["vocab_size"], section.count("vocab_size"));
   }
@@ -338,6 +339,8 @@ Expected<Json> hf_config_from_gguf(const Gguf& gguf) {
       {"architectures", {architecture->hf_class}},
       {"tie_word_embeddings", !gguf.has_tensor("output.weight")},
       {"attention_bias", gguf.has_tensor("blk.0.attn_q.bias")},
+      {"kv8_attention_output_bias", gguf.has_tensor("blk.0.attn_output.bias")},
+      {"mlp_bias", gguf.has_tensor("blk.0.ffn_gate.bias")},
       {"kv8_rope_interleaved", architecture->rope_interleaved},
   };
   config[std::string(architecture->activation_key)] = architecture->activation;

@@ -227,6 +227,13 @@ std::span<const KvScaleSpelling> kv_scale_spellings() {
   return kSpellings;
 }
 
+bool is_kv_scale_name(std::string_view name) {
+  return looks_like_kv_scale(name) ||
+         std::ranges::any_of(kSpellings, [name](const KvScaleSpelling& spelling) {
+           return spelling.target == Target::q && name.ends_with(spelling.name);
+         });
+}
+
 bool KvScales::empty() const {
   return std::ranges::none_of(layers, [](const auto& layer) { return layer.has_value(); });
 }

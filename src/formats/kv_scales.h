@@ -51,6 +51,10 @@ Expected<KvScales> find_kv_scales(const Checkpoint& checkpoint, std::span<const 
 // The same from a file of its own, as calibration writes it (kv_scales.safetensors).
 Expected<KvScales> read_kv_scales(const std::filesystem::path& path, std::span<const int> kv_heads);
 
+// Whether a tensor's name ends like a scale of the cache or of Q, wherever it lies. Those that belong to no
+// layer are find_kv_scales' errors.
+bool is_kv_scale_name(std::string_view name);
+
 // The common part: `tensors` may hold anything else beside scales. `source` names them in messages.
 Expected<KvScales> bind_kv_scales(std::span<const NamedTensor> tensors, std::span<const int> kv_heads,
                                   std::string_view source);

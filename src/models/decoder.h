@@ -26,7 +26,6 @@ class Decoder {
 
   const ModelConfig& config() const { return config_; }
   const DecoderLimits& limits() const { return limits_; }
-  const std::vector<std::string>& unused_tensors() const { return weights_.unused; }
   size_t weight_bytes() const;  // read by one decode step
 
   // Runs one step: appends its tokens to the cache and returns the logits [logit_rows.size(), vocab] of the

@@ -5,6 +5,7 @@
 
 #include "formats/tensor_names.h"
 #include "models/family.h"
+#include "models/tensor_source.h"
 #include "numerics/dequantize.h"
 
 namespace kv8::models {
@@ -41,20 +42,36 @@ Expected<LayerWeights> load_layer(TensorSource& source, const std::string& prefi
 
 Expected<std::string> find_prefix(const formats::Checkpoint& checkpoint) {
   for (const std::string_view prefix : formats::kDecoderPrefixes) {
-    if (checkpoint.find(fmt::format("{}embed_tokens.weight", prefix)) != nullptr) return std::string(prefix);
+    if (checkpoint.has(fmt::format("{}embed_tokens.weight", prefix))) return std::string(prefix);
   }
   return make_error(ErrorCode::not_found, "{}: no tensor model.embed_tokens.weight (nor under {}, {})",
-                    checkpoint.config_source(), formats::kDecoderPrefixes[1], formats::kDecoderPrefixes[2]);
+                    checkpoint.path().string(), formats::kDecoderPrefixes[1], formats::kDecoderPrefixes[2]);
+}
+
+// Null where the embedding serves. A checkpoint that ties the two may still carry a copy of the head; it is
+// ignored, as transformers does.
+Expected<std::unique_ptr<ops::Matrix>> load_head(TensorSource& source, const formats::Checkpoint& checkpoint,
+                                                 const ModelConfig& config) {
+  for (const std::string_view name : kHeadNames) {
+    if (config.tied_embeddings) {
+      source.ignore(fmt::format("{}.", name));
+    } else if (source.has(fmt::format("{}.weight", name))) {
+      return source.matrix(std::string(name), config.vocab_size, config.hidden_size, false);
+    }
+  }
+  if (config.tied_embeddings) return nullptr;
+  return make_error(ErrorCode::not_found, "{}: no tensor lm_head.weight, and tie_word_embeddings is not true",
+                    checkpoint.config_source());
 }
 
 Expected<std::vector<float>> load_frequency_divisors(TensorSource& source, const ModelConfig& config) {
   std::vector<float> divisors;
   if (config.rope_frequency_tensor.empty()) return divisors;
-  const size_t expected = config.ropes.front().inverse_frequencies.size();
+  const auto count = static_cast<int64_t>(config.ropes.front().inverse_frequencies.size());
   KV8_ASSIGN_OR_RETURN(const TensorView tensor,
-                       source.get(config.rope_frequency_tensor, Shape{static_cast<int64_t>(expected)}));
-  divisors.resize(expected);
-  numerics::dequantize_row(tensor.dtype, tensor.data, static_cast<int64_t>(expected), divisors.data());
+                       source.vector(config.rope_frequency_tensor, count, kDivisorRange));
+  divisors.resize(static_cast<size_t>(count));
+  numerics::dequantize_row(tensor.dtype, tensor.data, count, divisors.data());
   return divisors;
 }
 
@@ -68,21 +85,8 @@ Expected<DecoderWeights> load_decoder_weights(const formats::Checkpoint& checkpo
   TensorSource source(checkpoint, ops);
   DecoderWeights weights;
   KV8_ASSIGN_OR_RETURN(weights.embedding,
-                       source.matrix(prefix + "embed_tokens", config.vocab_size, config.hidden_size));
-  // A checkpoint that ties the two may still carry a copy of the head; it is ignored, as transformers does.
-  for (const std::string_view name : kHeadNames) {
-    const std::string head(name);
-    if (source.find(head + ".weight") == nullptr) continue;
-    if (!config.tied_embeddings) {
-      KV8_ASSIGN_OR_RETURN(weights.lm_head, source.matrix(head, config.vocab_size, config.hidden_size));
-    }
-    break;
-  }
-  if (!config.tied_embeddings && weights.lm_head == nullptr) {
-    return make_error(ErrorCode::not_found,
-                      "{}: no tensor lm_head.weight, and tie_word_embeddings is not true",
-                      checkpoint.config_source());
-  }
+                       source.matrix(prefix + "embed_tokens", config.vocab_size, config.hidden_size, false));
+  KV8_ASSIGN_OR_RETURN(weights.lm_head, load_head(source, checkpoint, config));
   KV8_ASSIGN_OR_RETURN(weights.final_norm,
                        source.norm(prefix, "norm", config.hidden_size, config.norm_weight_offset));
   for (size_t index = 0; index < config.layers.size(); ++index) {
@@ -96,7 +100,7 @@ Expected<DecoderWeights> load_decoder_weights(const formats::Checkpoint& checkpo
     }
   }
   KV8_ASSIGN_OR_RETURN(weights.rope_frequency_divisors, load_frequency_divisors(source, config));
-  weights.unused = source.unused();
+  KV8_RETURN_IF_ERROR(source.refuse_unread(family->leftovers));
   return weights;
 }
 

@@ -36,13 +36,13 @@ struct DecoderWeights {
   std::unique_ptr<ops::Vector> final_norm;
   std::vector<LayerWeights> layers;
   std::vector<float> rope_frequency_divisors;  // [head_dim / 2] where the checkpoint has them, else empty
-  std::vector<std::string> unused;             // tensors that nothing asked for, sorted; for a warning
 };
 
 // Called with the layers done so far, of all of them; returning false cancels.
 using LoadProgress = std::function<bool(int64_t done, int64_t total)>;
 
-// Every shape is checked against the config. Errors name file, tensor and shape. The checkpoint must outlive
+// Every shape is checked against the config, and every tensor of the checkpoint must have its place in it
+// (models/leftovers.h has the exceptions). Errors name file, tensor and shape. The checkpoint must outlive
 // the weights: a backend may read them where they lie. ErrorCode::cancelled when `progress` says so.
 Expected<DecoderWeights> load_decoder_weights(const formats::Checkpoint& checkpoint,
                                               const ModelConfig& config, ops::Ops& ops,

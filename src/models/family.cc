@@ -25,6 +25,19 @@ constexpr LayerTensorNames kGemmaTensors = [] {
   return names;
 }();
 
+constexpr BiasRule kAttentionBias = {false, "attention_bias"};
+constexpr BiasRules kNoBiases = {};
+constexpr BiasRules kAttentionBiases = {kAttentionBias, kAttentionBias, {}};
+constexpr BiasRules kLlamaBiases = {kAttentionBias, kAttentionBias, {false, "mlp_bias"}};
+constexpr BiasRules kQwen2Biases = {{true, {}}, {}, {}};
+
+constexpr Leftover kVisionTower[] = {
+    {Leftover::Where::begin, "vision_tower."},
+    {Leftover::Where::begin, "model.vision_tower."},
+    {Leftover::Where::begin, "multi_modal_projector."},
+    {Leftover::Where::begin, "model.multi_modal_projector."},
+};
+
 Status refine_llama(const JsonObject& /*config*/, ModelConfig& /*model*/) {
   return {};
 }
@@ -52,12 +65,13 @@ Status refine_gemma3(const JsonObject& config, ModelConfig& model) {
 }
 
 constexpr std::array<Family, 6> kFamilies = {{
-    {"llama", "llama", kLlamaTensors, refine_llama},
-    {"mistral", "llama", kLlamaTensors, refine_llama},
-    {"qwen2", "qwen2", kLlamaTensors, refine_llama},
-    {"qwen3", "qwen3", with_qk_norm({}), refine_qwen3},
-    {"gemma3_text", "gemma3", kGemmaTensors, refine_gemma3},
-    {"gemma3", "gemma3", kGemmaTensors, refine_gemma3},  // the multimodal wrapper: its text_config
+    {"llama", "llama", kLlamaTensors, kLlamaBiases, {}, refine_llama},
+    {"mistral", "llama", kLlamaTensors, kNoBiases, {}, refine_llama},
+    {"qwen2", "qwen2", kLlamaTensors, kQwen2Biases, {}, refine_llama},
+    {"qwen3", "qwen3", with_qk_norm({}), kAttentionBiases, {}, refine_qwen3},
+    {"gemma3_text", "gemma3", kGemmaTensors, kAttentionBiases, {}, refine_gemma3},
+    // The multimodal wrapper: its text_config.
+    {"gemma3", "gemma3", kGemmaTensors, kAttentionBiases, kVisionTower, refine_gemma3},
 }};
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/json.h"
+#include "models/leftovers.h"
 #include "models/model_config.h"
 
 namespace kv8::models {
@@ -26,10 +27,26 @@ struct LayerTensorNames {
   std::string_view down = "mlp.down_proj";
 };
 
+// Whether a product has a bias: as `key` of the config says, where the rule and the config have it, else
+// `fallback`. A bias that is due must be there; one that isn't due and is there is an error too. A GGUF has
+// its own key for the last product of attention (formats/gguf_to_hf.h), which speaks before these.
+struct BiasRule {
+  bool fallback = false;
+  std::string_view key;
+};
+
+struct BiasRules {
+  BiasRule qkv;
+  BiasRule o;
+  BiasRule mlp;
+};
+
 struct Family {
   std::string_view model_type;  // as config.json spells it
   std::string_view name;
   LayerTensorNames tensors;
+  BiasRules biases;
+  std::span<const Leftover> leftovers;  // beside those of any model
   // Sets what the common fields of the config don't say. Called after they are read.
   Status (*refine)(const JsonObject& config, ModelConfig& model);
 };

@@ -19,12 +19,15 @@ struct AttentionConfig {
   int rope = 0;        // index into ModelConfig::ropes
   float softmax_scale = 0.0F;
   float logit_soft_cap = 0.0F;  // 0: none
+  bool qkv_bias = false;
+  bool output_bias = false;
 };
 
 // down(activation(gate x) * up x)
 struct DenseConfig {
   int64_t intermediate_size = 0;
   ops::Activation activation = ops::Activation::silu;
+  bool bias = false;
 };
 
 using MixerConfig = std::variant<AttentionConfig>;

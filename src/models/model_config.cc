@@ -120,7 +120,25 @@ Status parse_ropes(const JsonObject& config, int head_dim, ModelConfig& model) {
   return {};
 }
 
-Status parse_layers(const JsonObject& config, ModelConfig& model) {
+struct Biases {
+  bool qkv = false;
+  bool o = false;
+  bool mlp = false;
+};
+
+Expected<Biases> parse_biases(const JsonObject& config, const BiasRules& rules) {
+  const auto read = [&config](const BiasRule& rule) -> Expected<bool> {
+    return rule.key.empty() ? Expected<bool>(rule.fallback) : config.boolean_or(rule.key, rule.fallback);
+  };
+  Biases biases;
+  KV8_ASSIGN_OR_RETURN(biases.qkv, read(rules.qkv));
+  KV8_ASSIGN_OR_RETURN(biases.o, read(rules.o));
+  KV8_ASSIGN_OR_RETURN(biases.o, config.boolean_or("kv8_attention_output_bias", biases.o));
+  KV8_ASSIGN_OR_RETURN(biases.mlp, read(rules.mlp));
+  return biases;
+}
+
+Status parse_layers(const JsonObject& config, const Family& family, ModelConfig& model) {
   KV8_ASSIGN_OR_RETURN(const int64_t count, config.integer("num_hidden_layers", 1, kMaxLayers));
   KV8_ASSIGN_OR_RETURN(const int64_t q_heads, config.integer("num_attention_heads", 1, kMaxHeads));
   KV8_ASSIGN_OR_RETURN(const int64_t kv_heads,
@@ -141,6 +159,7 @@ Status parse_layers(const JsonObject& config, ModelConfig& model) {
   KV8_ASSIGN_OR_RETURN(const int64_t window, config.integer_or("sliding_window", 0, 0, kMaxPositions));
   KV8_ASSIGN_OR_RETURN(const ops::Activation activation, parse_activation(config));
   KV8_ASSIGN_OR_RETURN(const float soft_cap, parse_soft_cap(config, "attn_logit_softcapping"));
+  KV8_ASSIGN_OR_RETURN(const Biases biases, parse_biases(config, family.biases));
   KV8_RETURN_IF_ERROR(parse_ropes(config, static_cast<int>(head_dim), model));
   for (const bool windowed : has_window) {
     const AttentionConfig attention = {
@@ -150,8 +169,10 @@ Status parse_layers(const JsonObject& config, ModelConfig& model) {
         .window = windowed ? window : 0,
         .rope = windowed && model.ropes.size() > 1 ? 1 : 0,
         .softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
-        .logit_soft_cap = soft_cap};
-    model.layers.push_back({attention, DenseConfig{intermediate, activation}});
+        .logit_soft_cap = soft_cap,
+        .qkv_bias = biases.qkv,
+        .output_bias = biases.o};
+    model.layers.push_back({attention, DenseConfig{intermediate, activation, biases.mlp}});
   }
   return {};
 }
@@ -182,7 +203,7 @@ Expected<ModelConfig> parse_model_config(const Json& json, const std::string& so
   KV8_ASSIGN_OR_RETURN(model.bos_ids, config.integers_or_empty("bos_token_id", 0, model.vocab_size - 1));
   KV8_ASSIGN_OR_RETURN(model.eos_ids, config.integers_or_empty("eos_token_id", 0, model.vocab_size - 1));
   KV8_ASSIGN_OR_RETURN(model.rope_frequency_tensor, config.string_or("kv8_rope_freq_factors", ""));
-  KV8_RETURN_IF_ERROR(parse_layers(config, model));
+  KV8_RETURN_IF_ERROR(parse_layers(config, *family, model));
   KV8_RETURN_IF_ERROR(family->refine(config, model));
   return model;
 }

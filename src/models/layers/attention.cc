@@ -27,11 +27,12 @@ Expected<AttentionWeights> load_attention_weights(TensorSource& source, const st
   KV8_ASSIGN_OR_RETURN(weights.k_norm,
                        source.norm(prefix, names.k_norm, attention.head_dim, config.norm_weight_offset));
   std::array<ops::MatrixPart, 3> qkv;
-  KV8_ASSIGN_OR_RETURN(qkv[0], source.part(full(names.q), q_rows, config.hidden_size));
-  KV8_ASSIGN_OR_RETURN(qkv[1], source.part(full(names.k), kv_rows, config.hidden_size));
-  KV8_ASSIGN_OR_RETURN(qkv[2], source.part(full(names.v), kv_rows, config.hidden_size));
+  KV8_ASSIGN_OR_RETURN(qkv[0], source.part(full(names.q), q_rows, config.hidden_size, attention.qkv_bias));
+  KV8_ASSIGN_OR_RETURN(qkv[1], source.part(full(names.k), kv_rows, config.hidden_size, attention.qkv_bias));
+  KV8_ASSIGN_OR_RETURN(qkv[2], source.part(full(names.v), kv_rows, config.hidden_size, attention.qkv_bias));
   KV8_ASSIGN_OR_RETURN(weights.qkv, source.ops().load_matrix(qkv));
-  KV8_ASSIGN_OR_RETURN(weights.o, source.matrix(full(names.o), config.hidden_size, q_rows));
+  KV8_ASSIGN_OR_RETURN(weights.o,
+                       source.matrix(full(names.o), config.hidden_size, q_rows, attention.output_bias));
   return weights;
 }
 

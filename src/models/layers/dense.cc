@@ -12,12 +12,13 @@ Expected<DenseWeights> load_dense_weights(TensorSource& source, const std::strin
   const auto full = [&](std::string_view suffix) { return fmt::format("{}{}", prefix, suffix); };
   DenseWeights weights;
   std::array<ops::MatrixPart, 2> gate_up;
-  KV8_ASSIGN_OR_RETURN(gate_up[0],
-                       source.part(full(names.gate), dense.intermediate_size, config.hidden_size));
-  KV8_ASSIGN_OR_RETURN(gate_up[1], source.part(full(names.up), dense.intermediate_size, config.hidden_size));
+  KV8_ASSIGN_OR_RETURN(
+      gate_up[0], source.part(full(names.gate), dense.intermediate_size, config.hidden_size, dense.bias));
+  KV8_ASSIGN_OR_RETURN(gate_up[1],
+                       source.part(full(names.up), dense.intermediate_size, config.hidden_size, dense.bias));
   KV8_ASSIGN_OR_RETURN(weights.gate_up, source.ops().load_matrix(gate_up));
-  KV8_ASSIGN_OR_RETURN(weights.down,
-                       source.matrix(full(names.down), config.hidden_size, dense.intermediate_size));
+  KV8_ASSIGN_OR_RETURN(
+      weights.down, source.matrix(full(names.down), config.hidden_size, dense.intermediate_size, dense.bias));
   return weights;
 }
 
