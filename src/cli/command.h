@@ -28,6 +28,7 @@ void add_info(CLI::App& app, Selected& selected);
 void add_tokenize(CLI::App& app, Selected& selected);
 void add_check(CLI::App& app, Selected& selected);
 void add_eval(CLI::App& app, Selected& selected);
+void add_bench(CLI::App& app, Selected& selected);
 void add_version(CLI::App& app, Selected& selected);
 
 // Prints "kv8: <message>" to stderr and returns the exit code that fits.

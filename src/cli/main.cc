@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   add_tokenize(app, selected);
   add_check(app, selected);
   add_eval(app, selected);
+  add_bench(app, selected);
   add_version(app, selected);
   try {
     app.parse(argc, argv);

@@ -29,6 +29,11 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       .add_option("--kv-cache-dtype-skip-layers", options.skip_layers,
                   "Layers that stay in bf16: sliding_window, layer numbers, or both (sliding_window,0,5)")
       ->group(group);
+  add_engine_options(command, options);
+}
+
+void add_engine_options(CLI::App& command, ModelOptions& options) {
+  const char* group = "Model and cache";
   command
       .add_option("--attention-accumulate", options.accumulate,
                   "f32 (fast, Q and P unquantised); tile, two-level, single (Hopper's FP8 tensor core, "

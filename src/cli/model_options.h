@@ -22,8 +22,9 @@ struct ModelOptions {
   int64_t prefill_chunk = 512;
 };
 
-// Declares MODEL alone, or MODEL and all the options below it.
+// Declares MODEL alone; the options that don't say what the cache is; MODEL and all options.
 void add_model_argument(CLI::App& command, std::string& model);
+void add_engine_options(CLI::App& command, ModelOptions& options);
 void add_model_options(CLI::App& command, ModelOptions& options);
 
 // Where MODEL lies: a folder or file as it is, a known name fetched into the cache first.

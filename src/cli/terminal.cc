@@ -1,7 +1,6 @@
 #include "cli/terminal.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 
@@ -68,24 +67,6 @@ void print_fields(std::string_view title, const std::vector<std::pair<std::strin
   for (const auto& [name, value] : fields) width = std::max(width, name.size());
   fmt::print("{}\n", title);
   for (const auto& [name, value] : fields) fmt::print("  {:<{}}  {}\n", name, width, value);
-}
-
-std::string with_thousands(int64_t number) {
-  std::string digits = fmt::format("{}", number < 0 ? -number : number);
-  for (auto position = static_cast<int64_t>(digits.size()) - 3; position > 0; position -= 3) {
-    digits.insert(static_cast<size_t>(position), ",");
-  }
-  return number < 0 ? "-" + digits : digits;
-}
-
-std::string human_bytes(double bytes) {
-  constexpr std::array<std::string_view, 5> kUnits = {"B", "kB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < kUnits.size()) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, kUnits[unit]);
 }
 
 int64_t peak_memory_bytes() {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/readable.h"
+
 namespace kv8::cli {
 
 // Set by the first Ctrl-C after the call; a second one ends the program at once.
@@ -34,8 +36,6 @@ class ProgressBar {
 // Lines "  name   value", the values in one column.
 void print_fields(std::string_view title, const std::vector<std::pair<std::string, std::string>>& fields);
 
-std::string with_thousands(int64_t number);  // 131,072
-std::string human_bytes(double bytes);       // 92.9 MB (powers of 1000)
 int64_t peak_memory_bytes();
 
 }  // namespace kv8::cli

@@ -9,18 +9,21 @@ KV8_FIXTURES names another folder of fixtures. Cases for commands that talk to t
 import argparse
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FIXTURES = Path(os.environ.get("KV8_FIXTURES") or ROOT / "tests/fixtures")
 PROGRAM = ROOT / "build/kv8"
 
 # Exit codes, as `kv8 --help` documents them.
-OK, OUT_OF_BOUNDS, USAGE, BAD_MODEL = 0, 1, 2, 3
+OK, OUT_OF_BOUNDS, USAGE, BAD_MODEL, INTERRUPTED = 0, 1, 2, 3, 130
 
 # The families that run today, with the options that their golden logits want.
 FAMILIES = {
@@ -61,11 +64,11 @@ class CommandLine(Case):
 
     def test_help_names_every_command_and_the_exit_codes(self):
         out = self.expect(kv8("--help"), OK).stdout
-        for word in ("run", "info", "tokenize", "check", "eval", "version", "Exit codes"):
+        for word in ("run", "info", "tokenize", "check", "eval", "bench", "version", "Exit codes"):
             self.assertIn(word, out)
 
     def test_every_command_has_help(self):
-        for command in ("run", "info", "tokenize", "check", "eval", "version"):
+        for command in ("run", "info", "tokenize", "check", "eval", "bench", "version"):
             with self.subTest(command):
                 self.assertIn("Usage: kv8 " + command, self.expect(kv8(command, "--help"), OK).stdout)
 
@@ -147,6 +150,63 @@ class Models(Case):
         for option in (("--kv-cache-dtype", "fp9"), ("--attention-accumulate", "more"), ("--kv-cache-dtype-skip-layers", "99")):
             with self.subTest(option):
                 self.assertIn(option[1], self.expect(kv8("check", folder, *golden, *option), USAGE).stderr)
+
+
+class BenchLatency(Case):
+    def run_latency(self, model, *arguments):
+        return kv8("bench", "latency", model, "--prompt-lengths", "16,48,32", "--output-tokens", "3", "--rounds", "2", *arguments)
+
+    def test_json_and_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "latency.html"
+            result = self.expect(self.run_latency(self.model("gemma3"), "--json", "--html", page), OK)
+            report = json.loads(result.stdout)
+            text = page.read_text()
+        self.assertEqual(report["prompt_lengths"], [16, 32, 48])
+        self.assertEqual([one["name"] for one in report["subjects"]], ["bf16", "fp8", "fp8-skip-windows"])
+        bf16, fp8, skip = report["subjects"]
+        self.assertEqual(bf16["cache_bytes_per_token"], 2 * fp8["cache_bytes_per_token"])
+        self.assertEqual(bf16["window_bytes_per_sequence"], skip["window_bytes_per_sequence"])
+        for subject in report["subjects"]:
+            self.assertEqual([point["prompt_tokens"] for point in subject["points"]], [16, 32, 48])
+            self.assertEqual([point["rounds"] for point in subject["points"]], [2, 2, 2])
+            self.assertIn("slope_ms_per_token", subject["itl_fit"])
+            self.assertIn("a_ms_per_token2", subject["ttft_fit"])
+        self.assertEqual([one["subject"] for one in report["comparisons"]], ["fp8", "fp8-skip-windows"])
+        self.assertIn("--prompt-lengths 16,48,32", report["command"])
+        plots = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+        self.assertEqual(len(plots), 3)
+        for plot in plots:
+            ElementTree.fromstring(plot)
+        self.assertNotIn("<script", text)
+
+    def test_table_without_windows(self):
+        out = self.expect(self.run_latency(self.model("llama"), "--max-model-len", "40"), OK).stdout
+        self.assertIn("fp8 beside bf16", out)
+        self.assertNotIn("skip-windows", out)
+        self.assertRegex(out, r"\n +37 ")  # 48, cut to 40 less 3
+
+    def test_mistakes(self):
+        model = self.model("llama")
+        self.assertIn("int4", self.expect(self.run_latency(model, "--caches", "bf16,int4"), USAGE).stderr)
+        self.assertIn("--output-tokens", self.expect(self.run_latency(model, "--max-model-len", "3"), USAGE).stderr)
+        self.expect(kv8("bench", "latency", model, "--prompt-lengths", "0"), USAGE)
+        self.expect(kv8("bench", "latency", model, "--rounds", "0"), USAGE)
+        self.assertIn("/nowhere/x.html", self.expect(self.run_latency(model, "--html", "/nowhere/x.html"), BAD_MODEL).stderr)
+
+    def test_interrupted_it_ends_cleanly(self):
+        process = subprocess.Popen([str(PROGRAM), "bench", "latency", str(self.model("llama")), "--prompt-lengths", "8",
+                                    "--output-tokens", "2", "--rounds", "1000000", "--json"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # The notes on stderr come when the model is loaded; a signal before the first round is an error, after it a report.
+        process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, INTERRUPTED, errors)
+        if out:
+            self.assertTrue(json.loads(out)["interrupted"])
+        else:
+            self.assertIn("interrupted", errors)
 
 
 class DefaultModel(Case):
