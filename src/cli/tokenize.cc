@@ -38,7 +38,7 @@ Expected<int> execute(TokenizeOptions& options) {
                           tokenizer->vocab_size() - 1);
       }
     }
-    const std::string text = tokenizer->decode(options.ids);
+    KV8_ASSIGN_OR_RETURN(const std::string text, tokenizer->decode(options.ids));
     if (options.json) {
       fmt::print("{}\n", Json{{"text", text}}.dump(2, ' ', false, Json::error_handler_t::replace));
     } else {
@@ -47,7 +47,8 @@ Expected<int> execute(TokenizeOptions& options) {
     return exit_ok;
   }
   KV8_ASSIGN_OR_RETURN(const std::string text, read_text_source(options.text));
-  const std::vector<int32_t> ids = tokenizer->encode(text, {.add_special_tokens = options.special});
+  KV8_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                       tokenizer->encode(text, {.add_special_tokens = options.special}));
   if (options.json) {
     const Json json = {{"count", ids.size()}, {"ids", ids}, {"tokens", token_list(*tokenizer, ids)}};
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));

@@ -27,16 +27,19 @@ class TextOutput {
   }
 
   // False once a stop string was seen.
-  bool push(int32_t token) {
+  Expected<bool> push(int32_t token) {
     if (!decoder_) return true;
-    emit(stops_.push(decoder_->push(token)));
+    KV8_ASSIGN_OR_RETURN(const std::string text, decoder_->push(token));
+    emit(stops_.push(text));
     return !stops_.stopped();
   }
 
-  void finish() {
-    if (!decoder_ || stops_.stopped()) return;
-    emit(stops_.push(decoder_->flush()));
+  Status finish() {
+    if (!decoder_ || stops_.stopped()) return {};
+    KV8_ASSIGN_OR_RETURN(const std::string text, decoder_->flush());
+    emit(stops_.push(text));
     emit(stops_.flush());
+    return {};
   }
 
  private:
@@ -111,7 +114,8 @@ Expected<GenerationResult> generate(Engine& engine, const GenerationRequest& req
     }
     sampler.observe(token);
     result.tokens.push_back(token);
-    if (!output.push(token)) {
+    KV8_ASSIGN_OR_RETURN(const bool goes_on, output.push(token));
+    if (!goes_on) {
       result.finish = FinishReason::stop;
       break;
     }
@@ -124,7 +128,7 @@ Expected<GenerationResult> generate(Engine& engine, const GenerationRequest& req
     if (!logits) return tl::make_unexpected(std::move(logits).error());
   }
   result.decode_seconds = seconds_since(decode_start);
-  output.finish();
+  KV8_RETURN_IF_ERROR(output.finish());
   return result;
 }
 

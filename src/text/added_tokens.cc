@@ -64,7 +64,10 @@ Expected<AddedTokens> AddedTokens::build(std::vector<AddedToken> tokens, const N
                         source, token.id, token.content.size(), kMaxContent);
     }
     token.text = token.content;
-    if (token.normalized) normalizer.apply(token.text);
+    if (token.normalized) {
+      TextBudget budget(token.text.size());
+      KV8_RETURN_IF_ERROR(normalizer.apply(token.text, budget));
+    }
     result.by_id_.insert_or_assign(token.id, i);
     result.by_content_.insert_or_assign(token.content, i);
     result.size_ = std::max(result.size_, token.id + 1);

@@ -156,10 +156,10 @@ void Bpe::encode_uncached(std::string_view word, Scratch& scratch, std::vector<i
   split_characters(word, symbols);
   if (symbols.size() < kLongWord) {
     HeapQueue queue(scratch.heap_);
-    merge_all(symbols, queue);
+    scratch.steps_ += merge_all(symbols, queue);
   } else {
     BucketQueue queue(merges_.ranks(), scratch.heap_);
-    merge_all(symbols, queue);
+    scratch.steps_ += merge_all(symbols, queue);
   }
   for (const Symbol& symbol : symbols) {
     if (symbol.id != kNoToken) ids.push_back(symbol.id);
@@ -207,8 +207,10 @@ void Bpe::split_characters(std::string_view word, std::vector<Symbol>& symbols) 
 }
 
 template <class Queue>
-void Bpe::merge_all(std::vector<Symbol>& symbols, Queue& queue) const {
+size_t Bpe::merge_all(std::vector<Symbol>& symbols, Queue& queue) const {
+  size_t steps = 0;
   const auto consider = [&](int32_t position) {
+    ++steps;
     if (position == kNoToken) return;
     Symbol& left = symbols[static_cast<size_t>(position)];
     const auto* merge =
@@ -223,6 +225,7 @@ void Bpe::merge_all(std::vector<Symbol>& symbols, Queue& queue) const {
   for (size_t i = 0; i + 1 < symbols.size(); ++i) consider(static_cast<int32_t>(i));
 
   while (const std::optional<uint64_t> candidate = queue.pop()) {
+    ++steps;
     const auto position = static_cast<int32_t>(*candidate & 0xFFFFFFFFU);
     Symbol& left = symbols[static_cast<size_t>(position)];
     // The pair may have changed since it became a candidate.
@@ -235,6 +238,7 @@ void Bpe::merge_all(std::vector<Symbol>& symbols, Queue& queue) const {
     consider(left.previous);
     consider(position);
   }
+  return steps;
 }
 
 }  // namespace kv8::text

@@ -51,7 +51,7 @@ class Bpe {
   void split_characters(std::string_view word, std::vector<Symbol>& symbols) const;
   int32_t character_id(std::string_view character) const;
   template <class Queue>
-  void merge_all(std::vector<Symbol>& symbols, Queue& queue) const;
+  size_t merge_all(std::vector<Symbol>& symbols, Queue& queue) const;
 
   class HeapQueue;
   class BucketQueue;
@@ -65,6 +65,9 @@ class Bpe {
 };
 
 class Bpe::Scratch {
+ public:
+  size_t steps() const { return steps_; }  // pairs that were looked at so far
+
  private:
   friend class Bpe;
   struct Hash {
@@ -79,6 +82,7 @@ class Bpe::Scratch {
   std::vector<uint64_t> heap_;
   std::unordered_map<std::string, Range, Hash, std::equal_to<>> cache_;
   std::vector<int32_t> cached_ids_;
+  size_t steps_ = 0;
 };
 
 }  // namespace kv8::text

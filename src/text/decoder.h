@@ -9,10 +9,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "text/text_budget.h"
 
 namespace kv8::text {
 
@@ -24,11 +26,12 @@ struct Fragment {
 // A stage at work: it has the state of one text.
 class DecoderStage {
  public:
-  using Sink = std::function<void(Fragment fragment)>;
+  using Sink = std::function<Status(Fragment fragment)>;
 
   virtual ~DecoderStage() = default;
-  virtual void push(Fragment fragment, const Sink& sink) = 0;
-  virtual void flush(const Sink& sink) = 0;  // the text is over
+  // Errors: of the budget, of a pattern, of the sink.
+  virtual Status push(Fragment fragment, TextBudget& budget, const Sink& sink) = 0;
+  virtual Status flush(const Sink& sink) = 0;  // the text is over
 };
 
 // The chain as a description, immutable; every text gets stages of its own from it.
@@ -44,31 +47,40 @@ class Decoder {
   // was added.
   static Decoder sentence_piece(bool strip_leading_space);
 
-  std::vector<std::unique_ptr<DecoderStage>> start() const;
+  struct NamedStage {
+    std::string_view where;  // in the file, for messages; lives as long as the Decoder
+    std::unique_ptr<DecoderStage> stage;
+    size_t bytes = 0;  // that it passed on so far
+  };
+  std::vector<NamedStage> start() const;
 
  private:
   Status add_json(const Json& spec, std::string_view source, const std::string& path);
-  void add(Factory factory) { factories_.push_back(std::move(factory)); }
+  void add(std::string where, Factory factory) {
+    factories_.emplace_back(std::move(where), std::move(factory));
+  }
   // For a stage that must see whole tokens, behind one that has joined them to one.
-  void add_whole_token(Factory factory);
+  void add_whole_token(const std::string& where, Factory factory);
 
-  std::vector<Factory> factories_;
+  std::vector<std::pair<std::string, Factory>> factories_;
   bool joined_ = false;  // a stage so far makes one token of all
 };
 
-// A text on its way through the stages.
+// A text on its way through the stages. The decoder outlives it.
 class DecoderRun {
  public:
   explicit DecoderRun(const Decoder& decoder) : stages_(decoder.start()) {}
 
-  // Both append to out.
-  void push(std::string_view token_text, std::string& out);
-  void flush(std::string& out);
+  // Both append to out. Errors name the stage: a text that grows beyond all measure, a pattern that fails.
+  Status push(std::string_view token_text, std::string& out);
+  Status flush(std::string& out);
 
  private:
-  void feed(size_t stage, Fragment fragment, std::string& out);
+  Status feed(size_t stage, Fragment fragment, std::string& out);
+  Status passed_on(size_t stage, Fragment fragment, std::string& out);
 
-  std::vector<std::unique_ptr<DecoderStage>> stages_;
+  std::vector<Decoder::NamedStage> stages_;
+  TextBudget budget_;
 };
 
 }  // namespace kv8::text

@@ -1,6 +1,7 @@
 #include "text/decoder_stages.h"
 
 #include <optional>
+#include <utility>
 
 #include "text/byte_level.h"
 #include "text/unicode.h"
@@ -11,18 +12,18 @@ namespace {
 
 class ByteLevelStage final : public DecoderStage {
  public:
-  void push(Fragment fragment, const Sink& sink) override {
+  Status push(Fragment fragment, TextBudget& /*budget*/, const Sink& sink) override {
     if (auto bytes = from_byte_alphabet(fragment.text)) {
       pending_ += *bytes;
     } else {
       pending_ += fragment.text;
     }
-    emit(false, sink);
+    return emit(false, sink);
   }
-  void flush(const Sink& sink) override { emit(true, sink); }
+  Status flush(const Sink& sink) override { return emit(true, sink); }
 
  private:
-  void emit(bool at_end, const Sink& sink) {
+  Status emit(bool at_end, const Sink& sink) {
     std::string out;
     size_t i = 0;
     while (i < pending_.size()) {
@@ -33,9 +34,8 @@ class ByteLevelStage final : public DecoderStage {
       i += unit.length;
     }
     pending_.erase(0, i);
-    if (out.empty()) return;
-    sink({std::move(out), !started_});
-    started_ = true;
+    if (out.empty()) return {};
+    return sink({std::move(out), !std::exchange(started_, true)});
   }
 
   std::string pending_;
@@ -58,23 +58,22 @@ std::optional<char> byte_of_token(std::string_view token) {
 
 class ByteFallbackStage final : public DecoderStage {
  public:
-  void push(Fragment fragment, const Sink& sink) override {
+  Status push(Fragment fragment, TextBudget& /*budget*/, const Sink& sink) override {
     if (const auto byte = byte_of_token(fragment.text)) {
       bytes_ += *byte;
-      return;
+      return {};
     }
-    flush(sink);
-    sink(std::move(fragment));
+    KV8_RETURN_IF_ERROR(flush(sink));
+    return sink(std::move(fragment));
   }
-  void flush(const Sink& sink) override {
-    if (bytes_.empty()) return;
+  Status flush(const Sink& sink) override {
+    if (bytes_.empty()) return {};
     const std::string bytes = std::move(bytes_);
     bytes_.clear();
-    if (is_valid_utf8(bytes)) {
-      sink({bytes, true});
-    } else {
-      for (size_t i = 0; i < bytes.size(); ++i) sink({std::string(kReplacementUtf8), true});
-    }
+    if (is_valid_utf8(bytes)) return sink({bytes, true});
+    for (size_t i = 0; i < bytes.size(); ++i)
+      KV8_RETURN_IF_ERROR(sink({std::string(kReplacementUtf8), true}));
+    return {};
   }
 
  private:
@@ -83,12 +82,12 @@ class ByteFallbackStage final : public DecoderStage {
 
 class FuseStage final : public DecoderStage {
  public:
-  void push(Fragment fragment, const Sink& sink) override {
+  Status push(Fragment fragment, TextBudget& /*budget*/, const Sink& sink) override {
     fragment.starts_token = !started_;
     started_ = true;
-    sink(std::move(fragment));
+    return sink(std::move(fragment));
   }
-  void flush(const Sink& /*sink*/) override {}
+  Status flush(const Sink& /*sink*/) override { return {}; }
 
  private:
   bool started_ = false;
@@ -96,8 +95,11 @@ class FuseStage final : public DecoderStage {
 
 class HoldStage final : public DecoderStage {
  public:
-  void push(Fragment fragment, const Sink& /*sink*/) override { text_ += fragment.text; }
-  void flush(const Sink& sink) override { sink({std::move(text_), true}); }
+  Status push(Fragment fragment, TextBudget& /*budget*/, const Sink& /*sink*/) override {
+    text_ += fragment.text;
+    return {};
+  }
+  Status flush(const Sink& sink) override { return sink({std::move(text_), true}); }
 
  private:
   std::string text_;
@@ -108,11 +110,11 @@ class ReplaceStage final : public DecoderStage {
   ReplaceStage(std::shared_ptr<const Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
-  void push(Fragment fragment, const Sink& sink) override {
-    pattern_->replace(fragment.text, content_);
-    sink(std::move(fragment));
+  Status push(Fragment fragment, TextBudget& budget, const Sink& sink) override {
+    KV8_RETURN_IF_ERROR(pattern_->replace(fragment.text, content_, budget));
+    return sink(std::move(fragment));
   }
-  void flush(const Sink& /*sink*/) override {}
+  Status flush(const Sink& /*sink*/) override { return {}; }
 
  private:
   std::shared_ptr<const Pattern> pattern_;
@@ -124,9 +126,9 @@ class StripStage final : public DecoderStage {
   StripStage(std::string character, size_t start, size_t stop)
       : character_(std::move(character)), start_(start), stop_(stop) {}
 
-  void push(Fragment fragment, const Sink& sink) override {
+  Status push(Fragment fragment, TextBudget& /*budget*/, const Sink& sink) override {
     if (fragment.starts_token) {
-      end_token(sink);
+      waiting_ = 0;
       to_strip_ = start_;
     }
     std::string_view rest = fragment.text;
@@ -151,13 +153,14 @@ class StripStage final : public DecoderStage {
     for (size_t i = 0; i < released; ++i) out += character_;
     out += rest.substr(0, kept);
     waiting_ = waiting_ - released + waiting;
-    sink({std::move(out), fragment.starts_token});
+    return sink({std::move(out), fragment.starts_token});
   }
-  void flush(const Sink& sink) override { end_token(sink); }
+  Status flush(const Sink& /*sink*/) override {
+    waiting_ = 0;
+    return {};
+  }
 
  private:
-  void end_token(const Sink& /*sink*/) { waiting_ = 0; }
-
   std::string character_;
   size_t start_;
   size_t stop_;
@@ -170,12 +173,13 @@ class MetaspaceStage final : public DecoderStage {
   MetaspaceStage(std::string replacement, bool drop_first)
       : replacement_(std::move(replacement)), drop_first_(drop_first) {}
 
-  void push(Fragment fragment, const Sink& sink) override {
+  Status push(Fragment fragment, TextBudget& budget, const Sink& sink) override {
     tokens_ += fragment.starts_token ? 1 : 0;
-    replace_all(fragment.text, replacement_, drop_first_ && tokens_ <= 1 ? "" : " ");
-    sink(std::move(fragment));
+    KV8_RETURN_IF_ERROR(
+        replace_all(fragment.text, replacement_, drop_first_ && tokens_ <= 1 ? "" : " ", budget));
+    return sink(std::move(fragment));
   }
-  void flush(const Sink& /*sink*/) override {}
+  Status flush(const Sink& /*sink*/) override { return {}; }
 
  private:
   std::string replacement_;
@@ -185,12 +189,12 @@ class MetaspaceStage final : public DecoderStage {
 
 class JoinStage final : public DecoderStage {
  public:
-  void push(Fragment fragment, const Sink& sink) override {
-    if (fragment.starts_token && started_) sink({" ", false});
+  Status push(Fragment fragment, TextBudget& /*budget*/, const Sink& sink) override {
+    if (fragment.starts_token && started_) KV8_RETURN_IF_ERROR(sink({" ", false}));
     started_ = true;
-    sink(std::move(fragment));
+    return sink(std::move(fragment));
   }
-  void flush(const Sink& /*sink*/) override {}
+  Status flush(const Sink& /*sink*/) override { return {}; }
 
  private:
   bool started_ = false;

@@ -83,13 +83,18 @@ class Loader {
                         "{}: tokenizer.ggml.pre: \"{}\" is none of the pre-tokenizers that kv8 has",
                         file_.source, file_.pre);
     }
-    if (recipe->nfc)
-      model_->normalizer.add([](std::string& text) { normalize_unicode(text, NormalForm::nfc); });
-    for (const std::string_view pattern : recipe->patterns) {
-      KV8_ASSIGN_OR_RETURN(Regex regex, Regex::compile(pattern, file_.source));
-      model_->pre_tokenizer.add(split_step(std::move(regex), SplitBehavior::isolated));
+    const std::string where = fmt::format("{}: tokenizer.ggml.pre \"{}\"", file_.source, file_.pre);
+    if (recipe->nfc) {
+      model_->normalizer.add(where, [](std::string& text, TextBudget& /*budget*/) -> Status {
+        normalize_unicode(text, NormalForm::nfc);
+        return {};
+      });
     }
-    model_->pre_tokenizer.add(byte_alphabet_step(file_.add_space_prefix.value_or(false)));
+    for (const std::string_view pattern : recipe->patterns) {
+      KV8_ASSIGN_OR_RETURN(Regex regex, Regex::compile(pattern, where));
+      model_->pre_tokenizer.add(where, split_step(std::move(regex), SplitBehavior::isolated));
+    }
+    model_->pre_tokenizer.add(where, byte_alphabet_step(file_.add_space_prefix.value_or(false)));
     model_->decoder = Decoder::byte_level();
     add_bos_ = recipe->add_bos;
 
@@ -146,9 +151,10 @@ class Loader {
     for (const Pair& pair : pairs) merges.insert(pair.left, pair.right, pair.merge);
 
     const bool space_prefix = file_.add_space_prefix.value_or(true);
-    model_->normalizer.add([space_prefix](std::string& text) {
+    const std::string where = fmt::format("{}: tokenizer.ggml.model \"{}\"", file_.source, file_.model);
+    model_->normalizer.add(where, [space_prefix](std::string& text, TextBudget& budget) {
       if (space_prefix && !text.empty()) text.insert(0, " ");
-      replace_all(text, " ", kLowerBlock);
+      return replace_all(text, " ", kLowerBlock, budget);
     });
     model_->decoder = Decoder::sentence_piece(space_prefix);
     add_bos_ = true;

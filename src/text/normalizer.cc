@@ -44,6 +44,15 @@ void strip(std::string& text, bool left, bool right) {
   if (left) text.erase(0, leading_whitespace(text));
 }
 
+// A step that can't fail, and whose text grows by a small factor at most.
+template <class Change>
+NormalizerStep rewrite(Change change) {
+  return [change = std::move(change)](std::string& text, TextBudget& /*budget*/) -> Status {
+    change(text);
+    return {};
+  };
+}
+
 // Marks of different combining classes have one canonical order. Only runs of marks move, and each is sorted
 // on its own; utf8proc's own ordering is quadratic in a run's length.
 void order_marks(std::vector<utf8proc_int32_t>& characters) {
@@ -95,9 +104,10 @@ void normalize_unicode(std::string& text, NormalForm form) {
   }
 }
 
-void replace_all(std::string& text, std::string_view pattern, std::string_view content) {
+Status replace_all(std::string& text, std::string_view pattern, std::string_view content,
+                   TextBudget& budget) {
   size_t match = text.find(pattern);
-  if (match == std::string::npos) return;
+  if (match == std::string::npos) return {};
   std::string out;
   out.reserve(text.size());
   size_t from = 0;
@@ -105,9 +115,11 @@ void replace_all(std::string& text, std::string_view pattern, std::string_view c
     out.append(text, from, match - from);
     out += content;
     from = match + pattern.size();
+    KV8_RETURN_IF_ERROR(budget.check_size(out.size()));
   }
   out.append(text, from);
   text = std::move(out);
+  return {};
 }
 
 Expected<Pattern> Pattern::from_json(const JsonObject& owner, std::string_view key) {
@@ -125,20 +137,28 @@ Expected<Pattern> Pattern::from_json(const JsonObject& owner, std::string_view k
   return pattern;
 }
 
-void Pattern::replace(std::string& text, std::string_view content) const {
-  if (!regex) {
-    replace_all(text, literal, content);
-    return;
-  }
+Status Pattern::replace(std::string& text, std::string_view content, TextBudget& budget) const {
+  if (!regex) return replace_all(text, literal, content, budget);
   std::string out;
   size_t from = 0;
-  regex->for_each(text, [&](size_t begin, size_t end) {
+  KV8_RETURN_IF_ERROR(regex->for_each(text, budget, [&](size_t begin, size_t end) {
     out.append(text, from, begin - from);
     out += content;
     from = end;
-  });
+    return budget.check_size(out.size());
+  }));
   out.append(text, from);
   text = std::move(out);
+  return {};
+}
+
+Status Normalizer::apply(std::string& text, TextBudget& budget) const {
+  for (const auto& [where, step] : steps_) {
+    budget.enter(where);
+    KV8_RETURN_IF_ERROR(step(text, budget));
+    KV8_RETURN_IF_ERROR(budget.check_size(text.size()));
+  }
+  return {};
 }
 
 Expected<Normalizer> Normalizer::from_json(const Json& spec, std::string_view source) {
@@ -150,6 +170,7 @@ Expected<Normalizer> Normalizer::from_json(const Json& spec, std::string_view so
 Status Normalizer::add_json(const Json& spec, std::string_view source, const std::string& path) {
   KV8_ASSIGN_OR_RETURN(const JsonObject object, JsonObject::from(spec, std::string(source), path));
   KV8_ASSIGN_OR_RETURN(const std::string type, object.string("type"));
+  const std::string where = fmt::format("{}: {} ({})", source, path, type);
   if (type == "Sequence") {
     const Json* list = object.find("normalizers");
     if (list == nullptr || !list->is_array()) {
@@ -159,34 +180,33 @@ Status Normalizer::add_json(const Json& spec, std::string_view source, const std
       KV8_RETURN_IF_ERROR(add_json((*list)[i], source, fmt::format("{}.normalizers[{}]", path, i)));
     }
   } else if (type == "NFC") {
-    add([](std::string& text) { normalize_unicode(text, NormalForm::nfc); });
+    add(where, rewrite([](std::string& text) { normalize_unicode(text, NormalForm::nfc); }));
   } else if (type == "NFD") {
-    add([](std::string& text) { normalize_unicode(text, NormalForm::nfd); });
+    add(where, rewrite([](std::string& text) { normalize_unicode(text, NormalForm::nfd); }));
   } else if (type == "NFKC") {
-    add([](std::string& text) { normalize_unicode(text, NormalForm::nfkc); });
+    add(where, rewrite([](std::string& text) { normalize_unicode(text, NormalForm::nfkc); }));
   } else if (type == "NFKD") {
-    add([](std::string& text) { normalize_unicode(text, NormalForm::nfkd); });
+    add(where, rewrite([](std::string& text) { normalize_unicode(text, NormalForm::nfkd); }));
   } else if (type == "Lowercase") {
-    add(lowercase);
+    add(where, rewrite(lowercase));
   } else if (type == "StripAccents") {
-    add(strip_accents);
+    add(where, rewrite(strip_accents));
   } else if (type == "ByteLevel") {
-    add([](std::string& text) { text = to_byte_alphabet(text); });
+    add(where, rewrite([](std::string& text) { text = to_byte_alphabet(text); }));
   } else if (type == "Strip") {
     KV8_ASSIGN_OR_RETURN(const bool left, object.boolean_or("strip_left", true));
     KV8_ASSIGN_OR_RETURN(const bool right, object.boolean_or("strip_right", true));
-    add([left, right](std::string& text) { strip(text, left, right); });
+    add(where, rewrite([left, right](std::string& text) { strip(text, left, right); }));
   } else if (type == "Prepend") {
     KV8_ASSIGN_OR_RETURN(std::string prefix, object.string("prepend"));
-    add([prefix = std::move(prefix)](std::string& text) {
-      if (!text.empty()) text.insert(0, prefix);
-    });
+    add(where, rewrite([prefix = std::move(prefix)](std::string& text) {
+          if (!text.empty()) text.insert(0, prefix);
+        }));
   } else if (type == "Replace") {
     KV8_ASSIGN_OR_RETURN(Pattern pattern, Pattern::from_json(object, "pattern"));
     KV8_ASSIGN_OR_RETURN(std::string content, object.string("content"));
-    add([pattern = std::move(pattern), content = std::move(content)](std::string& text) {
-      pattern.replace(text, content);
-    });
+    add(where, [pattern = std::move(pattern), content = std::move(content)](
+                   std::string& text, TextBudget& budget) { return pattern.replace(text, content, budget); });
   } else {
     return make_error(
         ErrorCode::unsupported,

@@ -4,15 +4,17 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "text/regex.h"
+#include "text/text_budget.h"
 
 namespace kv8::text {
 
-using NormalizerStep = std::function<void(std::string& text)>;
+using NormalizerStep = std::function<Status(std::string& text, TextBudget& budget)>;
 
 class Normalizer {
  public:
@@ -20,16 +22,16 @@ class Normalizer {
   // bad field, unsupported for a component we don't have.
   static Expected<Normalizer> from_json(const Json& spec, std::string_view source);
 
-  void add(NormalizerStep step) { steps_.push_back(std::move(step)); }
+  // where: the step's place in the file, for messages.
+  void add(std::string where, NormalizerStep step) { steps_.emplace_back(std::move(where), std::move(step)); }
   bool empty() const { return steps_.empty(); }
-  void apply(std::string& text) const {
-    for (const NormalizerStep& step : steps_) step(text);
-  }
+  // Errors name the step: a text that grows beyond the budget, a pattern that fails.
+  Status apply(std::string& text, TextBudget& budget) const;
 
  private:
   Status add_json(const Json& spec, std::string_view source, const std::string& path);
 
-  std::vector<NormalizerStep> steps_;
+  std::vector<std::pair<std::string, NormalizerStep>> steps_;
 };
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
@@ -37,7 +39,7 @@ enum class NormalForm { nfc, nfd, nfkc, nfkd };
 void normalize_unicode(std::string& text, NormalForm form);
 
 // Every occurrence of a non-empty pattern; left to right, not overlapping.
-void replace_all(std::string& text, std::string_view pattern, std::string_view content);
+Status replace_all(std::string& text, std::string_view pattern, std::string_view content, TextBudget& budget);
 
 // A "pattern" field: {"String": "..."} or {"Regex": "..."}.
 struct Pattern {
@@ -45,7 +47,7 @@ struct Pattern {
   std::optional<Regex> regex;
 
   static Expected<Pattern> from_json(const JsonObject& owner, std::string_view key);
-  void replace(std::string& text, std::string_view content) const;
+  Status replace(std::string& text, std::string_view content, TextBudget& budget) const;
 };
 
 }  // namespace kv8::text

@@ -61,7 +61,7 @@ void join_parts(std::vector<Part>& parts, SplitBehavior behavior, std::vector<Sp
 
 // find(piece, callback) calls back with the begin and end of every separator.
 template <class Find>
-void split_pieces(Pieces& pieces, SplitBehavior behavior, bool invert, const Find& find) {
+Status split_pieces(Pieces& pieces, SplitBehavior behavior, bool invert, const Find& find) {
   std::vector<Span> out;
   out.reserve(pieces.spans.size());
   std::vector<Part> parts;
@@ -72,37 +72,42 @@ void split_pieces(Pieces& pieces, SplitBehavior behavior, bool invert, const Fin
     const auto add = [&](size_t begin, size_t end, bool separator) {
       parts.push_back({{span.begin + begin, span.begin + end}, separator != invert});
     };
-    find(piece, [&](size_t begin, size_t end) {
+    KV8_RETURN_IF_ERROR(find(piece, [&](size_t begin, size_t end) -> Status {
       if (begin != from) add(from, begin, false);
       add(begin, end, true);
       from = end;
-    });
+      return {};
+    }));
     if (from != piece.size()) add(from, piece.size(), false);
     join_parts(parts, behavior, out);
   }
   pieces.spans = std::move(out);
+  return {};
 }
 
 // Every piece rewritten; change(piece, is at the start of the input, out) appends.
 template <class Change>
-void rewrite_pieces(Pieces& pieces, const Change& change) {
+Status rewrite_pieces(Pieces& pieces, TextBudget& budget, const Change& change) {
   std::string text;
   text.reserve(pieces.text.size() + pieces.text.size() / 4);
   for (Span& span : pieces.spans) {
     const size_t begin = text.size();
-    change(pieces.piece(span), pieces.first && span.begin == 0, text);
+    KV8_RETURN_IF_ERROR(change(pieces.piece(span), pieces.first && span.begin == 0, text));
     span = {begin, text.size()};
+    KV8_RETURN_IF_ERROR(budget.check_size(text.size()));
   }
   pieces.text = std::move(text);
+  return {};
 }
 
 PreTokenizerStep split_literal_step(std::string separator, SplitBehavior behavior, bool invert) {
-  return [separator = std::move(separator), behavior, invert](Pieces& pieces) {
-    split_pieces(pieces, behavior, invert, [&](std::string_view piece, auto callback) {
+  return [separator = std::move(separator), behavior, invert](Pieces& pieces, TextBudget& /*budget*/) {
+    return split_pieces(pieces, behavior, invert, [&](std::string_view piece, auto callback) -> Status {
       for (size_t at = piece.find(separator); at != std::string_view::npos;
            at = piece.find(separator, at + separator.size())) {
-        callback(at, at + separator.size());
+        KV8_RETURN_IF_ERROR(callback(at, at + separator.size()));
       }
+      return {};
     });
   };
 }
@@ -123,18 +128,19 @@ Expected<SplitBehavior> split_behavior(const JsonObject& spec, std::string fallb
 }  // namespace
 
 PreTokenizerStep split_step(Regex separator, SplitBehavior behavior, bool invert) {
-  return [separator = std::move(separator), behavior, invert](Pieces& pieces) {
-    split_pieces(pieces, behavior, invert, [&](std::string_view piece, auto callback) {
-      if (!piece.empty()) separator.for_each(piece, callback);
+  return [separator = std::move(separator), behavior, invert](Pieces& pieces, TextBudget& budget) {
+    return split_pieces(pieces, behavior, invert, [&](std::string_view piece, auto callback) {
+      return piece.empty() ? Status() : separator.for_each(piece, budget, callback);
     });
   };
 }
 
 PreTokenizerStep byte_alphabet_step(bool add_prefix_space) {
-  return [add_prefix_space](Pieces& pieces) {
-    rewrite_pieces(pieces, [&](std::string_view piece, bool, std::string& out) {
+  return [add_prefix_space](Pieces& pieces, TextBudget& budget) {
+    return rewrite_pieces(pieces, budget, [&](std::string_view piece, bool, std::string& out) -> Status {
       if (add_prefix_space && !piece.starts_with(' ')) out += to_byte_alphabet(" ");
       out += to_byte_alphabet(piece);
+      return {};
     });
   };
 }
@@ -145,14 +151,17 @@ Expected<PreTokenizer> PreTokenizer::from_json(const Json& spec, std::string_vie
   return result;
 }
 
-Pieces PreTokenizer::apply(std::string text, bool first) const {
+Expected<Pieces> PreTokenizer::apply(std::string text, bool first, TextBudget& budget) const {
   Pieces pieces{std::move(text), {}, first};
   if (!pieces.text.empty()) pieces.spans.push_back({0, pieces.text.size()});
-  for (const PreTokenizerStep& step : steps_) step(pieces);
+  for (const auto& [where, step] : steps_) {
+    budget.enter(where);
+    KV8_RETURN_IF_ERROR(step(pieces, budget));
+  }
   return pieces;
 }
 
-Status PreTokenizer::add_metaspace(const JsonObject& spec) {
+Status PreTokenizer::add_metaspace(const JsonObject& spec, const std::string& where) {
   KV8_ASSIGN_OR_RETURN(const std::string replacement, spec.string_or("replacement", "\xE2\x96\x81"));
   if (replacement.empty()) {
     return make_error(ErrorCode::corrupt_data, "{}: expected one character", spec.field("replacement"));
@@ -165,25 +174,30 @@ Status PreTokenizer::add_metaspace(const JsonObject& spec) {
                       spec.field("prepend_scheme"), scheme);
   }
   KV8_ASSIGN_OR_RETURN(const bool split, spec.boolean_or("split", true));
-  add([replacement, always = scheme == "always", at_start = scheme == "first"](Pieces& pieces) {
-    rewrite_pieces(pieces, [&](std::string_view piece, bool first, std::string& out) {
-      std::string text(piece);
-      replace_all(text, " ", replacement);
-      if ((always || (at_start && first)) && !text.starts_with(replacement)) out += replacement;
-      out += text;
-    });
+  add(where, [replacement, always = scheme == "always", at_start = scheme == "first"](Pieces& pieces,
+                                                                                      TextBudget& budget) {
+    return rewrite_pieces(pieces, budget,
+                          [&](std::string_view piece, bool first, std::string& out) -> Status {
+                            std::string text(piece);
+                            KV8_RETURN_IF_ERROR(replace_all(text, " ", replacement, budget));
+                            if ((always || (at_start && first)) && !text.starts_with(replacement))
+                              out += replacement;
+                            out += text;
+                            return {};
+                          });
   });
-  if (split) add(split_literal_step(replacement, SplitBehavior::merged_with_next, false));
+  if (split) add(where, split_literal_step(replacement, SplitBehavior::merged_with_next, false));
   return {};
 }
 
 Status PreTokenizer::add_json(const Json& spec, std::string_view source, const std::string& path) {
   KV8_ASSIGN_OR_RETURN(const JsonObject object, JsonObject::from(spec, std::string(source), path));
   KV8_ASSIGN_OR_RETURN(const std::string type, object.string("type"));
+  const std::string where = fmt::format("{}: {} ({})", source, path, type);
   const auto add_regex = [&](std::string_view pattern, SplitBehavior behavior,
                              bool invert = false) -> Status {
     KV8_ASSIGN_OR_RETURN(Regex regex, Regex::compile(pattern, object.field("type")));
-    add(split_step(std::move(regex), behavior, invert));
+    add(where, split_step(std::move(regex), behavior, invert));
     return {};
   };
   if (type == "Sequence") {
@@ -198,23 +212,24 @@ Status PreTokenizer::add_json(const Json& spec, std::string_view source, const s
     KV8_ASSIGN_OR_RETURN(Pattern pattern, Pattern::from_json(object, "pattern"));
     KV8_ASSIGN_OR_RETURN(const SplitBehavior behavior, split_behavior(object, ""));
     KV8_ASSIGN_OR_RETURN(const bool invert, object.boolean_or("invert", false));
-    add(pattern.regex ? split_step(std::move(*pattern.regex), behavior, invert)
-                      : split_literal_step(std::move(pattern.literal), behavior, invert));
+    add(where, pattern.regex ? split_step(std::move(*pattern.regex), behavior, invert)
+                             : split_literal_step(std::move(pattern.literal), behavior, invert));
   } else if (type == "ByteLevel") {
     KV8_ASSIGN_OR_RETURN(const bool prefix, object.boolean_or("add_prefix_space", true));
     KV8_ASSIGN_OR_RETURN(const bool use_regex, object.boolean_or("use_regex", true));
     if (prefix && use_regex) {  // the space is part of what the pattern sees
-      add([](Pieces& pieces) {
-        rewrite_pieces(pieces, [](std::string_view piece, bool, std::string& out) {
+      add(where, [](Pieces& pieces, TextBudget& budget) {
+        return rewrite_pieces(pieces, budget, [](std::string_view piece, bool, std::string& out) -> Status {
           if (!piece.starts_with(' ')) out += ' ';
           out += piece;
+          return {};
         });
       });
     }
     if (use_regex) KV8_RETURN_IF_ERROR(add_regex(kGpt2Pattern, SplitBehavior::isolated));
-    add(byte_alphabet_step(prefix && !use_regex));
+    add(where, byte_alphabet_step(prefix && !use_regex));
   } else if (type == "Metaspace") {
-    return add_metaspace(object);
+    return add_metaspace(object, where);
   } else if (type == "Digits") {
     KV8_ASSIGN_OR_RETURN(const bool individual, object.boolean_or("individual_digits", false));
     return add_regex(R"(\p{N})", individual ? SplitBehavior::isolated : SplitBehavior::contiguous);
@@ -233,7 +248,7 @@ Status PreTokenizer::add_json(const Json& spec, std::string_view source, const s
     if (delimiter.empty()) {
       return make_error(ErrorCode::corrupt_data, "{}: expected one character", object.field("delimiter"));
     }
-    add(split_literal_step(std::move(delimiter), SplitBehavior::removed, false));
+    add(where, split_literal_step(std::move(delimiter), SplitBehavior::removed, false));
   } else {
     return make_error(
         ErrorCode::unsupported,

@@ -6,11 +6,13 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "text/regex.h"
+#include "text/text_budget.h"
 
 namespace kv8::text {
 
@@ -30,7 +32,7 @@ struct Pieces {
   }
 };
 
-using PreTokenizerStep = std::function<void(Pieces& pieces)>;
+using PreTokenizerStep = std::function<Status(Pieces& pieces, TextBudget& budget)>;
 
 // What becomes of the separators that a pattern finds.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
@@ -40,14 +42,18 @@ class PreTokenizer {
   // From tokenizer.json's "pre_tokenizer" (null: the text is one word). Errors as Normalizer::from_json.
   static Expected<PreTokenizer> from_json(const Json& spec, std::string_view source);
 
-  void add(PreTokenizerStep step) { steps_.push_back(std::move(step)); }
-  Pieces apply(std::string text, bool first) const;
+  // where: the step's place in the file, for messages.
+  void add(std::string where, PreTokenizerStep step) {
+    steps_.emplace_back(std::move(where), std::move(step));
+  }
+  // Errors name the step: a text that grows beyond the budget, a pattern that fails.
+  Expected<Pieces> apply(std::string text, bool first, TextBudget& budget) const;
 
  private:
   Status add_json(const Json& spec, std::string_view source, const std::string& path);
-  Status add_metaspace(const JsonObject& spec);
+  Status add_metaspace(const JsonObject& spec, const std::string& where);
 
-  std::vector<PreTokenizerStep> steps_;
+  std::vector<std::pair<std::string, PreTokenizerStep>> steps_;
 };
 
 // Steps that GGUF vocabularies use without a tokenizer.json.

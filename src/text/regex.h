@@ -6,8 +6,13 @@
 // (?m) lets the dot match newlines, x{1,3}+ repeats. Set operations inside a class (&&, nested classes) are
 // refused.
 //
-// Matching takes time linear in the text for every pattern that a published tokenizer uses. For others there
-// is a limit on backtracking: a search that passes it counts as "no match".
+// Matching takes time linear in the text for every pattern that a published tokenizer uses. What another
+// pattern may take is bounded by the budget of the whole text: beyond it, or beyond the memory that
+// backtracking may use, a search is an error. It never counts as "no match".
+//
+// A pattern is compiled twice. The quick code looks at a short window, and may backtrack so little that its
+// cost for a character has a bound. Where the window or that bound isn't enough, the other code goes on: it
+// reports every item of the pattern that it comes to, and so pays for exactly what it does.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +22,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "text/text_budget.h"
 
 namespace kv8::text {
 
@@ -30,25 +36,28 @@ class Regex {
     size_t end = 0;
   };
   // The first match that starts at `from` or later. `text` must be valid UTF-8, `from` a character's start.
-  // Text before `from` is visible to look-behind.
-  std::optional<Match> find(std::string_view text, size_t from) const;
+  // Text before `from` is visible to look-behind. Errors: unsupported, naming the pattern's place, when the
+  // budget or the memory for backtracking is used up.
+  Expected<std::optional<Match>> find(std::string_view text, size_t from, TextBudget& budget) const;
 
-  // All matches, in order, as callback(begin, end). Empty ones too, except right behind another match.
+  // All matches, in order, as callback(begin, end), whose Status may end the search. Empty ones too, except
+  // right behind another match.
   template <class Callback>
-  void for_each(std::string_view text, Callback&& callback) const {
+  Status for_each(std::string_view text, TextBudget& budget, Callback&& callback) const {
     size_t from = 0;
     std::optional<size_t> last_end;
     while (from <= text.size()) {
-      const auto match = find(text, from);
-      if (!match) return;
+      KV8_ASSIGN_OR_RETURN(const auto match, find(text, from, budget));
+      if (!match) return {};
       from = match->end;
       if (match->begin == match->end) {
         from = next_character(text, match->end);
         if (last_end == match->end) continue;
       }
-      callback(match->begin, match->end);
+      KV8_RETURN_IF_ERROR(callback(match->begin, match->end));
       last_end = match->end;
     }
+    return {};
   }
 
  private:

@@ -13,17 +13,17 @@ StreamDecoder::StreamDecoder(StreamDecoder&&) noexcept = default;
 StreamDecoder& StreamDecoder::operator=(StreamDecoder&&) noexcept = default;
 StreamDecoder::~StreamDecoder() = default;
 
-std::string StreamDecoder::push(int32_t id) {
+Expected<std::string> StreamDecoder::push(int32_t id) {
   std::string out;
   if (model_->is_token(id) && !(skip_special_tokens_ && model_->is_special(id))) {
-    run_->push(model_->token_text(id), out);
+    KV8_RETURN_IF_ERROR(run_->push(model_->token_text(id), out));
   }
   return out;
 }
 
-std::string StreamDecoder::flush() {
+Expected<std::string> StreamDecoder::flush() {
   std::string out;
-  run_->flush(out);
+  KV8_RETURN_IF_ERROR(run_->flush(out));
   run_ = std::make_unique<DecoderRun>(model_->decoder);
   return out;
 }

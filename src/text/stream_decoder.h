@@ -22,8 +22,9 @@ class StreamDecoder {
   StreamDecoder& operator=(StreamDecoder&&) noexcept;
   ~StreamDecoder();
 
-  std::string push(int32_t id);  // often empty
-  std::string flush();           // what still waits; then a new text may start
+  // Errors as Tokenizer::decode().
+  Expected<std::string> push(int32_t id);  // often empty
+  Expected<std::string> flush();           // what still waits; then a new text may start
 
  private:
   std::shared_ptr<const TokenizerModel> model_;  // outlives the Tokenizer it came from

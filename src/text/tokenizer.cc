@@ -12,11 +12,12 @@ namespace {
 
 class Encoder {
  public:
-  Encoder(const TokenizerModel& model, EncodeOptions options) : model_(model), options_(options) {}
+  Encoder(const TokenizerModel& model, EncodeOptions options, TextBudget& budget)
+      : model_(model), options_(options), budget_(budget) {}
 
   // Added tokens are looked for twice, as the reference does: in the text as it is, and between those that
   // were found there, in the normalized text.
-  std::vector<int32_t> run(std::string_view text) {
+  Expected<std::vector<int32_t>> run(std::string_view text) {
     if (options_.add_special_tokens) ids_ = model_.prefix;
     for (const auto& raw : model_.added.split(text, false, options_.parse_special_tokens)) {
       if (raw.token != kNoToken) {
@@ -25,32 +26,36 @@ class Encoder {
       }
       const bool first = raw.text.data() == text.data();
       if (model_.normalizer.empty()) {
-        encode_normalized(raw.text, first);
+        KV8_RETURN_IF_ERROR(encode_normalized(raw.text, first));
       } else {
         std::string normalized(raw.text);
-        model_.normalizer.apply(normalized);
-        encode_normalized(normalized, first);
+        KV8_RETURN_IF_ERROR(model_.normalizer.apply(normalized, budget_));
+        KV8_RETURN_IF_ERROR(encode_normalized(normalized, first));
       }
     }
     if (options_.add_special_tokens) ids_.insert(ids_.end(), model_.suffix.begin(), model_.suffix.end());
+    budget_.count(scratch_.steps());
     return std::move(ids_);
   }
 
  private:
-  void encode_normalized(std::string_view text, bool first) {
+  Status encode_normalized(std::string_view text, bool first) {
     for (const auto& section : model_.added.split(text, true, options_.parse_special_tokens)) {
       if (section.token != kNoToken) {
         ids_.push_back(section.token);
         continue;
       }
-      const Pieces pieces =
-          model_.pre_tokenizer.apply(std::string(section.text), first && section.text.data() == text.data());
+      KV8_ASSIGN_OR_RETURN(const Pieces pieces,
+                           model_.pre_tokenizer.apply(std::string(section.text),
+                                                      first && section.text.data() == text.data(), budget_));
       for (const Span& span : pieces.spans) model_.bpe.encode(pieces.piece(span), scratch_, ids_);
     }
+    return {};
   }
 
   const TokenizerModel& model_;
   EncodeOptions options_;
+  TextBudget& budget_;
   Bpe::Scratch scratch_;
   std::vector<int32_t> ids_;
 };
@@ -74,19 +79,23 @@ Expected<Tokenizer> Tokenizer::from_gguf(const GgufVocabulary& vocabulary) {
   return Tokenizer(std::move(model));
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
-  if (is_valid_utf8(text)) return Encoder(*model_, options).run(text);
-  return Encoder(*model_, options).run(replace_invalid_utf8(text));
+Expected<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOptions options,
+                                                 TextBudget* budget) const {
+  TextBudget own;
+  if (budget == nullptr) budget = &own;
+  budget->add_input(text.size());
+  if (is_valid_utf8(text)) return Encoder(*model_, options, *budget).run(text);
+  return Encoder(*model_, options, *budget).run(replace_invalid_utf8(text));
 }
 
-std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+Expected<std::string> Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   std::string out;
   DecoderRun run(model_->decoder);
   for (const int32_t id : ids) {
     if (!model_->is_token(id) || (skip_special_tokens && model_->is_special(id))) continue;
-    run.push(model_->token_text(id), out);
+    KV8_RETURN_IF_ERROR(run.push(model_->token_text(id), out));
   }
-  run.flush(out);
+  KV8_RETURN_IF_ERROR(run.flush(out));
   return out;
 }
 

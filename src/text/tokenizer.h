@@ -1,9 +1,9 @@
 // Text to token ids and back, from a tokenizer.json (Hugging Face) or a GGUF file's vocabulary.
 //
 // Ids and decoded text are exactly those of the `tokenizers` library that the file was made for. Encoding
-// takes time linear in the text's length, and any bytes are accepted: sequences that are not UTF-8 are read
-// as U+FFFD, since the reference takes valid text only. decode() gives valid UTF-8 for any ids; ids that are
-// no tokens are skipped.
+// takes time and memory linear in the text's length, or is an error (text/text_budget.h). Any bytes are
+// accepted: sequences that are not UTF-8 are read as U+FFFD, since the reference takes valid text only.
+// decode() gives valid UTF-8 for any ids; ids that are no tokens are skipped.
 //
 // A Tokenizer is immutable; copies share one vocabulary and may be used by any number of threads.
 #pragma once
@@ -20,6 +20,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "text/gguf_vocabulary.h"
+#include "text/text_budget.h"
 
 namespace kv8::text {
 
@@ -43,8 +44,11 @@ class Tokenizer {
                                             const Json* config = nullptr);
   static Expected<Tokenizer> from_gguf(const GgufVocabulary& vocabulary);
 
-  std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
-  std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = false) const;
+  // Errors name the file and the step in it: corrupt_data for one that makes too much of a text, unsupported
+  // for a pattern that needs too long. `budget`, if given, is that of this text, for whoever measures.
+  Expected<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options = {},
+                                        TextBudget* budget = nullptr) const;
+  Expected<std::string> decode(std::span<const int32_t> ids, bool skip_special_tokens = false) const;
 
   int32_t vocab_size() const;  // one more than the largest id
   std::optional<int32_t> token_to_id(std::string_view token) const;

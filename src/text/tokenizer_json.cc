@@ -54,6 +54,8 @@ Expected<MergeTable> merge_table(const std::vector<TokenizerJson::MergeText>& me
   return table;
 }
 
+constexpr size_t kMaxAroundText = 1024;
+
 // What a post-processor adds, as ids in front and behind.
 class PostProcessor {
  public:
@@ -67,9 +69,7 @@ class PostProcessor {
     if (type == "BertProcessing" || type == "RobertaProcessing") {
       KV8_ASSIGN_OR_RETURN(const int32_t cls, token_and_id(object, "cls"));
       KV8_ASSIGN_OR_RETURN(const int32_t sep, token_and_id(object, "sep"));
-      model_.prefix.insert(model_.prefix.begin(), cls);
-      model_.suffix.push_back(sep);
-      return {};
+      return surround({cls}, {sep}, object.field("type"));
     }
     if (type == "Sequence") {
       const Json* list = object.find("processors");
@@ -132,6 +132,10 @@ class PostProcessor {
       KV8_ASSIGN_OR_RETURN(const std::string name, special.string("id"));
       KV8_ASSIGN_OR_RETURN(const JsonObject token, tokens.object(name));
       KV8_ASSIGN_OR_RETURN(const auto ids, token.integers_or_empty("ids", 0, INT32_MAX));
+      if (before.size() + after.size() + ids.size() > kMaxAroundText) {
+        return make_error(ErrorCode::corrupt_data, "{}: more than {} tokens around a text",
+                          object.field("single"), kMaxAroundText);
+      }
       for (const int64_t id : ids) {
         if (!model_.is_token(static_cast<int32_t>(id))) return no_such_token(token.field("ids"), id);
         (seen_text ? after : before).push_back(static_cast<int32_t>(id));
@@ -139,6 +143,16 @@ class PostProcessor {
     }
     if (!seen_text)
       return make_error(ErrorCode::unsupported, "{}: the text is missing", object.field("single"));
+    return surround(before, after, object.field("single"));
+  }
+
+  // Processors may name each other's tokens over and over; a model has one or two.
+  Status surround(const std::vector<int32_t>& before, const std::vector<int32_t>& after,
+                  const std::string& where) {
+    if (model_.prefix.size() + before.size() + model_.suffix.size() + after.size() > kMaxAroundText) {
+      return make_error(ErrorCode::corrupt_data, "{}: more than {} tokens around a text", where,
+                        kMaxAroundText);
+    }
     model_.prefix.insert(model_.prefix.begin(), before.begin(), before.end());
     model_.suffix.insert(model_.suffix.end(), after.begin(), after.end());
     return {};

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,20 +31,27 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-void use(const Tokenizer& tokenizer, std::string_view bytes) {
-  std::vector<int32_t> ids = tokenizer.encode(bytes);
-  for (const char byte : bytes.substr(0, 64)) ids.push_back(static_cast<signed char>(byte));
-  const std::string whole = tokenizer.decode(ids, true);
-  require(kv8::text::is_valid_utf8(whole));
+// nullopt where the stream is an error.
+std::optional<std::string> streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
   kv8::text::StreamDecoder stream(tokenizer, true);
-  std::string streamed;
+  std::string text;
   for (const int32_t id : ids) {
-    const std::string piece = stream.push(id);
-    require(kv8::text::is_valid_utf8(piece));
-    streamed += piece;
+    const auto piece = stream.push(id);
+    if (!piece) return std::nullopt;
+    require(kv8::text::is_valid_utf8(*piece));
+    text += *piece;
   }
-  streamed += stream.flush();
-  require(streamed == whole);
+  const auto rest = stream.flush();
+  if (!rest) return std::nullopt;
+  return text + *rest;
+}
+
+void use(const Tokenizer& tokenizer, std::string_view bytes) {
+  std::vector<int32_t> ids = tokenizer.encode(bytes).value_or(std::vector<int32_t>{});
+  for (const char byte : bytes.substr(0, 64)) ids.push_back(static_cast<signed char>(byte));
+  const auto whole = tokenizer.decode(ids, true);
+  require(!whole || kv8::text::is_valid_utf8(*whole));
+  require(streamed(tokenizer, ids) == (whole ? std::optional(*whole) : std::nullopt));
 }
 
 }  // namespace

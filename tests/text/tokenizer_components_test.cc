@@ -39,11 +39,11 @@ class TokenizerComponents : public ::testing::TestWithParam<std::string> {
     StreamDecoder decoder(*tokenizer_, skip_special);
     std::string text;
     for (const int32_t id : ids) {
-      const std::string piece = decoder.push(id);
+      const std::string piece = decoder.push(id).value();
       EXPECT_TRUE(is_valid_utf8(piece));
       text += piece;
     }
-    return text + decoder.flush();
+    return text + decoder.flush().value();
   }
 
   std::optional<Tokenizer> tokenizer_;
