@@ -9,6 +9,8 @@
 #include <benchmark/benchmark.h>
 
 #include "attention/cpu/paged_attention.h"
+#include "numerics/e4m3.h"
+#include "numerics/hopper_accumulator.h"
 #include "numerics/simd.h"
 
 namespace kv8::attention {
@@ -139,6 +141,29 @@ void BM_emulation(benchmark::State& state, Accumulate mode) {
       benchmark::Counter(pairs * kQHeads, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+// The emulated tensor core by itself: steps of k = 32 for one output, per second.
+void BM_hopper_step(benchmark::State& state) {
+  constexpr int kDepth = 128;
+  constexpr int kColumns = 64;
+  std::mt19937 random(8);
+  std::normal_distribution<float> normal(0.0F, 4.0F);
+  std::vector<uint8_t> row_codes(kDepth);
+  std::vector<uint8_t> codes(static_cast<size_t>(kDepth) * kColumns);
+  for (uint8_t& code : row_codes) code = numerics::float_to_e4m3(normal(random));
+  for (uint8_t& code : codes) code = numerics::float_to_e4m3(normal(random));
+  numerics::HopperRow row;
+  row.assign(row_codes.data(), kDepth);
+  numerics::HopperMatrix matrix;
+  matrix.assign(codes.data(), kDepth, kColumns, kColumns);
+  std::vector<float> sums(matrix.padded_columns(), 0.0F);
+  for (auto _ : state) {
+    for (int k = 0; k < kDepth; k += numerics::kHopperStep) matrix.step(row, k, sums.data());
+    benchmark::ClobberMemory();
+  }
+  state.counters["steps/s"] = benchmark::Counter(kDepth / numerics::kHopperStep * kColumns,
+                                                 benchmark::Counter::kIsIterationInvariantRate);
+}
+
 void decode_sizes(benchmark::internal::Benchmark* benchmark) {
   benchmark->ArgNames({"tokens", "threads"})->UseRealTime()->Unit(benchmark::kMillisecond);
   for (const int64_t threads : {1, 2}) {
@@ -157,6 +182,7 @@ BENCHMARK_CAPTURE(BM_decode, bf16, KvFormat::bf16)->Apply(decode_sizes);
 BENCHMARK_CAPTURE(BM_decode, fp8, KvFormat::fp8)->Apply(decode_sizes);
 BENCHMARK_CAPTURE(BM_prefill, bf16, KvFormat::bf16)->Apply(prefill_sizes);
 BENCHMARK_CAPTURE(BM_prefill, fp8, KvFormat::fp8)->Apply(prefill_sizes);
+BENCHMARK(BM_hopper_step);
 BENCHMARK_CAPTURE(BM_emulation, tile, Accumulate::tile)->Arg(1)->Arg(2)->UseRealTime();
 BENCHMARK_CAPTURE(BM_emulation, two_level, Accumulate::two_level)->Arg(1)->Arg(2)->UseRealTime();
 BENCHMARK_CAPTURE(BM_emulation, single, Accumulate::single)->Arg(1)->Arg(2)->UseRealTime();

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <iostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -183,28 +181,6 @@ TEST_P(HopperMatrixOnTarget, NanReachesItsColumnOnly) {
     EXPECT_TRUE(std::isnan(c[1])) << zero_row;
     EXPECT_FALSE(std::isnan(c[2]));
   }
-}
-
-TEST(HopperMatrix, Speed) {
-  std::mt19937 random(8);
-  const auto a = random_codes(random, 128, 4.0F);
-  const auto b = random_codes(random, 128 * 64, 4.0F);
-  HopperRow row;
-  row.assign(a.data(), 128);
-  HopperMatrix matrix;
-  matrix.assign(b.data(), 128, 64, 64);
-  std::vector<float> c(64, 0.0F);
-  constexpr int kRepeats = 200;
-  double best = 1e9;  // of a few: other programs run as well
-  for (int attempt = 0; attempt < 8; ++attempt) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kRepeats; ++i) {
-      for (int k = 0; k < 128; k += kHopperStep) matrix.step(row, k, c.data());
-    }
-    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
-    best = std::min(best, took.count() / kRepeats / (4 * 64));
-  }
-  std::cout << "one k = 32 step of one output: " << best << " ns\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, HopperMatrixOnTarget,

@@ -21,6 +21,13 @@ using cpu::SequenceChunk;
 using kv_cache::kPageTokens;
 using kv_cache::KvFormat;
 
+// Sanitized kernels and references are many times slower: there the same classes of cases have fewer tokens.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 struct CaseOptions {
   KvFormat format = KvFormat::fp8;
   int q_heads = 6;
