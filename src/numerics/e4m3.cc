@@ -5,6 +5,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "numerics/e4m3-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace kv8::numerics {
 namespace HWY_NAMESPACE {
@@ -48,20 +50,16 @@ int64_t quantize_span(const float* HWY_RESTRICT x, size_t count, float inverse_s
 
 void dequantize_span(const uint8_t* HWY_RESTRICT codes, size_t count, float scale, float* HWY_RESTRICT out) {
   const hn::ScalableTag<float> df;
-  const hn::RebindToSigned<decltype(df)> di;
-  const hn::Rebind<uint8_t, decltype(df)> d8;
   const size_t lanes = hn::Lanes(df);
-  const auto exponent_shift = hn::Set(df, 0x1p120F);
+  const auto unit = hn::Set(df, static_cast<float>(1 << kWidenedExponent));
   const auto factor = hn::Set(df, scale);
+  const auto nan_code = hn::Set(df, 480.0F);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto code = hn::PromoteTo(di, hn::LoadU(d8, codes + i));
-    const auto magnitude = hn::And(code, hn::Set(di, 0x7F));
-    const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(di, 0x80)));
-    const auto value = hn::Mul(hn::BitCast(df, hn::Or(sign, hn::ShiftLeft<20>(magnitude))), exponent_shift);
-    const auto is_nan = hn::Eq(magnitude, hn::Set(di, kE4m3NanMagnitude));
-    const auto nan = hn::BitCast(df, hn::Or(sign, hn::Set(di, 0x7FC00000)));
-    hn::StoreU(hn::Mul(hn::IfThenElse(hn::RebindMask(df, is_nan), nan, value), factor), df, out + i);
+    const auto value = hn::Mul(widen_e4m3(df, codes + i), unit);
+    const auto nan = hn::CopySign(hn::NaN(df), value);
+    const auto checked = hn::IfThenElse(hn::Eq(hn::Abs(value), nan_code), nan, value);
+    hn::StoreU(hn::Mul(checked, factor), df, out + i);
   }
   for (; i < count; ++i) out[i] = e4m3_to_float(codes[i]) * scale;
 }

@@ -30,9 +30,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Registers: with 32 of them twice the accumulators fit.
 constexpr bool kManyRegisters = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM;
 
-// What the rows of a block share while its tiles pass by. Stored FP8 numbers arrive 2^-120 times too small. Q
-// and the weights carry 2^100 of that, so that every product and sum is a normal float; the last 2^20 are
-// applied to scores and outputs.
+// What the rows of a block share while its tiles pass by.
 struct FewRowsState {
   float* q = nullptr;       // [rows, head_dim] in working order, all scales applied
   float* acc = nullptr;     // [rows, head_dim] in working order
@@ -47,27 +45,17 @@ struct FewRowsState {
 template <class W>
 constexpr size_t kLine = 64 / sizeof(typename W::Stored);  // numbers of a cache line
 
-template <class W>
-constexpr float carried_scale() {
-  return W::kExponent == 0 ? 1.0F : 0x1p100F;
-}
-template <class W>
-constexpr float remaining_scale() {
-  return W::kExponent == 0 ? 1.0F : 0x1p20F;
-}
-
-// Numbers that load_pair() reads as one group. head_dim is a multiple.
-template <class W, class D>
-HWY_INLINE size_t group_size(D d) {
-  return 2 * W::kPairs * hn::Lanes(d);
+// Numbers that load_pair() reads. head_dim is a multiple.
+template <class D>
+HWY_INLINE size_t pair_size(D d) {
+  return 2 * hn::Lanes(d);
 }
 
 // The dim that stands at `at` in working order.
 template <class W, class D>
 HWY_INLINE size_t dim_at(D d, size_t at) {
-  const size_t group = at / group_size<W>(d);
-  const size_t within = at % group_size<W>(d);
-  return group * group_size<W>(d) + W::source(hn::Lanes(d), within / hn::Lanes(d), within % hn::Lanes(d));
+  const size_t within = at % pair_size(d);
+  return at - within + W::source(hn::Lanes(d), within / hn::Lanes(d), within % hn::Lanes(d));
 }
 
 // Adds the 4-lane blocks of v.
@@ -97,21 +85,19 @@ HWY_INLINE void score_keys(D d, const typename W::Stored* HWY_RESTRICT k, const 
                            float* HWY_RESTRICT scores) {
   using V = hn::Vec<D>;
   const size_t head_dim = state.head_dim;
-  const float* HWY_RESTRICT q = state.q;
   V acc[kRows][kKeys];
   for (int row = 0; row < kRows; ++row) {
     for (int key = 0; key < kKeys; ++key) acc[row][key] = hn::Zero(d);
   }
-  for (size_t group = 0; group < head_dim; group += group_size<W>(d)) {
-    for (size_t pair = 0; pair < W::kPairs; ++pair, q += 2 * hn::Lanes(d)) {
-      for (int key = 0; key < kKeys; ++key) {
-        V first;
-        V second;
-        W::load_pair(d, k + key * head_dim + group, pair, first, second);
-        for (int row = 0; row < kRows; ++row) {
-          acc[row][key] = hn::MulAdd(first, hn::LoadU(d, q + row * head_dim), acc[row][key]);
-          acc[row][key] = hn::MulAdd(second, hn::LoadU(d, q + row * head_dim + hn::Lanes(d)), acc[row][key]);
-        }
+  for (size_t at = 0; at < head_dim; at += pair_size(d)) {
+    for (int key = 0; key < kKeys; ++key) {
+      V first;
+      V second;
+      W::load_pair(d, k + key * head_dim + at, first, second);
+      for (int row = 0; row < kRows; ++row) {
+        const float* HWY_RESTRICT q = state.q + row * head_dim + at;
+        acc[row][key] = hn::MulAdd(first, hn::LoadU(d, q), acc[row][key]);
+        acc[row][key] = hn::MulAdd(second, hn::LoadU(d, q + hn::Lanes(d)), acc[row][key]);
       }
     }
   }
@@ -152,30 +138,27 @@ HWY_INLINE void score_tile(D d, const typename W::Stored* HWY_RESTRICT k, size_t
 }
 
 // Scores to weights, and max, sum and rescale brought up to date.
-template <class W, class D, int kRows>
+template <class D, int kRows>
 HWY_INLINE void weigh_tile(D d, size_t keys, FewRowsState& state) {
   const size_t padded = (keys + hn::Lanes(d) - 1) / hn::Lanes(d) * hn::Lanes(d);
   const auto nothing = hn::Set(d, -std::numeric_limits<float>::infinity());
-  const auto scale = hn::Set(d, remaining_scale<W>());
-  const auto carried = hn::Set(d, carried_scale<W>());
   for (int row = 0; row < kRows; ++row) {
     float* HWY_RESTRICT scores = state.scores + row * kPageTokens;
     std::fill(scores + keys, scores + padded, hn::GetLane(nothing));
     auto largest = hn::Set(d, state.max[row]);
     for (size_t i = 0; i < padded; i += hn::Lanes(d)) {
       auto score = hn::LoadU(d, scores + i);
-      if (W::kExponent != 0) score = hn::Mul(score, scale);
-      if (state.cap != 0.0F)
+      if (state.cap != 0.0F) {
         score = hn::IfThenElse(hn::Eq(score, nothing), score, soft_cap(d, score, state.cap));
-      if (W::kExponent != 0 || state.cap != 0.0F) hn::StoreU(score, d, scores + i);
+        hn::StoreU(score, d, scores + i);
+      }
       largest = hn::Max(largest, score);
     }
     const auto max = hn::MaxOfLanes(d, largest);
     const auto rescale = numerics::HWY_NAMESPACE::exp(d, hn::Sub(hn::Set(d, state.max[row]), max));
     auto sum = hn::Zero(d);
     for (size_t i = 0; i < padded; i += hn::Lanes(d)) {
-      auto weight = numerics::HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, scores + i), max));
-      if (W::kExponent != 0) weight = hn::Mul(weight, carried);
+      const auto weight = numerics::HWY_NAMESPACE::exp(d, hn::Sub(hn::LoadU(d, scores + i), max));
       hn::StoreU(weight, d, scores + i);
       sum = hn::Add(sum, weight);
     }
@@ -185,12 +168,12 @@ HWY_INLINE void weigh_tile(D d, size_t keys, FewRowsState& state) {
   }
 }
 
-// acc = acc * rescale + weights * V for kPairs pairs of vectors, the first of which is pair `pair` of the
-// group at `group`. The tile is summed by itself first: small weights are not added one by one to a sum that
-// is large already, and a million of them keep their mass.
+// acc = acc * rescale + weights * V for kPairs pairs of vectors from dim `at` on. The tile is summed by
+// itself first: small weights are not added one by one to a sum that is large already, and a million of them
+// keep their mass.
 template <class W, class D, int kRows, int kPairs>
 HWY_INLINE void add_values(D d, const typename W::Stored* HWY_RESTRICT v, size_t keys,
-                           const typename W::Stored* HWY_RESTRICT next_v, size_t group, size_t pair,
+                           const typename W::Stored* HWY_RESTRICT next_v, size_t at,
                            const FewRowsState& state) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
@@ -200,8 +183,8 @@ HWY_INLINE void add_values(D d, const typename W::Stored* HWY_RESTRICT v, size_t
     for (int i = 0; i < 2 * kPairs; ++i) acc[row][i] = hn::Zero(d);
   }
   const float* HWY_RESTRICT weights = state.scores;
-  const bool fetches = group == 0 && pair == 0;  // the first block of dims does it for all
-  v += group;
+  const bool fetches = at == 0;  // the first block of dims does it for all
+  v += at;
   for (size_t key = 0; key < keys; ++key, v += head_dim) {
     if (fetches) {
       for (size_t i = 0; i < head_dim; i += kLine<W>) hwy::Prefetch(next_v + key * head_dim + i);
@@ -211,7 +194,7 @@ HWY_INLINE void add_values(D d, const typename W::Stored* HWY_RESTRICT v, size_t
     for (int i = 0; i < kPairs; ++i) {
       V first;
       V second;
-      W::load_pair(d, v + i / W::kPairs * group_size<W>(d), (pair + i) % W::kPairs, first, second);
+      W::load_pair(d, v + i * pair_size(d), first, second);
       for (int row = 0; row < kRows; ++row) {
         acc[row][2 * i] = hn::MulAdd(first, weight[row], acc[row][2 * i]);
         acc[row][2 * i + 1] = hn::MulAdd(second, weight[row], acc[row][2 * i + 1]);
@@ -221,7 +204,7 @@ HWY_INLINE void add_values(D d, const typename W::Stored* HWY_RESTRICT v, size_t
   for (int row = 0; row < kRows; ++row) {
     const V rescale = hn::Set(d, state.rescale[row]);
     for (int i = 0; i < 2 * kPairs; ++i) {
-      float* total = state.acc + row * head_dim + group + (2 * pair + i) * lanes;
+      float* total = state.acc + row * head_dim + at + i * lanes;
       hn::StoreU(hn::MulAdd(hn::LoadU(d, total), rescale, acc[row][i]), d, total);
     }
   }
@@ -231,21 +214,10 @@ template <class W, class D, int kRows>
 HWY_INLINE void add_tile(D d, const typename W::Stored* HWY_RESTRICT v, size_t keys,
                          const typename W::Stored* HWY_RESTRICT next_v, const FewRowsState& state) {
   constexpr int kPairs = kRows == 1 ? 4 : kRows == 4 && !kManyRegisters ? 1 : 2;
-  const size_t group = group_size<W>(d);
   size_t at = 0;
-  if constexpr (kPairs > W::kPairs) {
-    constexpr int kGroups = kPairs / W::kPairs;
-    for (; at + kGroups * group <= state.head_dim; at += kGroups * group)
-      add_values<W, D, kRows, kPairs>(d, v, keys, next_v, at, 0, state);
-  }
-  for (; at < state.head_dim; at += group) {
-    if constexpr (kPairs >= W::kPairs) {
-      add_values<W, D, kRows, W::kPairs>(d, v, keys, next_v, at, 0, state);
-    } else {
-      add_values<W, D, kRows, 1>(d, v, keys, next_v, at, 0, state);
-      add_values<W, D, kRows, 1>(d, v, keys, next_v, at, 1, state);
-    }
-  }
+  for (; at + kPairs * pair_size(d) <= state.head_dim; at += kPairs * pair_size(d))
+    add_values<W, D, kRows, kPairs>(d, v, keys, next_v, at, state);
+  for (; at < state.head_dim; at += pair_size(d)) add_values<W, D, kRows, 1>(d, v, keys, next_v, at, state);
 }
 
 // False if a key or value that some row sees is NaN in FP8: then nothing is written, and the other kernel,
@@ -264,11 +236,10 @@ bool attend_few(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32
   state.head_dim = head_dim;
   state.cap = problem.logit_soft_cap;
   std::fill_n(state.acc, kRows * head_dim, 0.0F);
-  const float q_scale = problem.softmax_scale * cache.k_scale[block.kv_head];
+  const float q_scale = problem.softmax_scale * cache.k_scale[block.kv_head] * widened_unit<W>();
   for (int row = 0; row < kRows; ++row) {
     const float* from = block.q(row);
-    for (size_t i = 0; i < head_dim; ++i)
-      state.q[row * head_dim + i] = from[dim_at<W>(d, i)] * q_scale * carried_scale<W>();
+    for (size_t i = 0; i < head_dim; ++i) state.q[row * head_dim + i] = from[dim_at<W>(d, i)] * q_scale;
   }
   for (int64_t tile = first_tile; tile < end_tile; ++tile) {
     const int64_t tile_key = tile * kPageTokens;
@@ -294,14 +265,14 @@ bool attend_few(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32
       std::fill(scores, scores + from, -std::numeric_limits<float>::infinity());
       std::fill(scores + to, scores + keys, -std::numeric_limits<float>::infinity());
     }
-    weigh_tile<W, D, kRows>(d, keys, state);
+    weigh_tile<D, kRows>(d, keys, state);
     add_tile<W, D, kRows>(d, v, keys, next_v, state);
   }
   for (int row = 0; row < kRows; ++row) {
     out.max[row] = state.max[row];
-    out.sum[row] = state.sum[row] / carried_scale<W>();
+    out.sum[row] = state.sum[row];
     for (size_t i = 0; i < head_dim; ++i)
-      out.acc[row * head_dim + dim_at<W>(d, i)] = state.acc[row * head_dim + i] * remaining_scale<W>();
+      out.acc[row * head_dim + dim_at<W>(d, i)] = state.acc[row * head_dim + i] * widened_unit<W>();
   }
   return true;
 }
@@ -321,11 +292,11 @@ bool attend_few_rows(const RowBlock& block, int64_t first_tile, int64_t end_tile
   }
 }
 
-// With the widest vectors of which groups make up head_dim. False if there are none, too.
+// With the widest vectors of which pairs make up head_dim. False if there are none, too.
 template <class W>
 bool attend_few_rows(const RowBlock& block, int64_t first_tile, int64_t end_tile, F32Scratch& scratch,
                      const PartialRows& out) {
-  const auto fits = [&](auto d) { return block.problem->cache.head_dim % group_size<W>(d) == 0; };
+  const auto fits = [&](auto d) { return block.problem->cache.head_dim % pair_size(d) == 0; };
   using Widest = hn::CappedTag<float, 16>;
   using Middle = hn::CappedTag<float, 8>;
   using Narrow = hn::CappedTag<float, 4>;

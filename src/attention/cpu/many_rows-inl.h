@@ -145,13 +145,22 @@ HWY_INLINE void weigh_all(const ManyRowsState& state, size_t keys, bool masked) 
   }
 }
 
-// Widens the tile's used keys or values, scales not applied, padded with zeros to kBroadcasts keys and dims.
+// Numbers one by one: those beyond the last whole vector, and a tile with a NaN, which stays one.
+template <class W>
+void widen_one_by_one(const typename W::Stored* from, size_t count, float* to) {
+  for (size_t i = 0; i < count; ++i) to[i] = W::widen(from[i]) / widened_unit<W>();
+}
+
+// Widens the tile's used keys or values, times 2^-kExponent, scales not applied, padded with zeros to
+// kBroadcasts keys and dims.
 template <class W>
 void widen_tile(const std::byte* from, size_t keys, const ManyRowsState& state) {
   const ManyRowsTag d;
   const auto* stored = reinterpret_cast<const typename W::Stored*>(from);
   const size_t head_dim = state.head_dim;
   const size_t padded_keys = (keys + kBroadcasts - 1) / kBroadcasts * kBroadcasts;
+  bool has_nan = false;
+  if constexpr (W::kExponent != 0) has_nan = has_e4m3_nan(stored, keys * head_dim);
   for (size_t key = 0; key < padded_keys; ++key) {
     float* to = state.tile + key * state.stride;
     if (key >= keys) {
@@ -160,16 +169,9 @@ void widen_tile(const std::byte* from, size_t keys, const ManyRowsState& state) 
     }
     const typename W::Stored* row = stored + key * head_dim;
     size_t i = 0;
-    for (; i + hn::Lanes(d) <= head_dim; i += hn::Lanes(d)) {
-      auto wide = W::load(d, row + i);
-      if constexpr (W::kExponent != 0) {
-        const auto bits = hn::BitCast(hn::RebindToSigned<ManyRowsTag>(), hn::Abs(wide));
-        const auto is_nan = hn::Eq(bits, hn::Set(hn::RebindToSigned<ManyRowsTag>(), 0x7F << 20));
-        wide = hn::IfThenElse(hn::RebindMask(d, is_nan), hn::NaN(d), hn::Mul(wide, hn::Set(d, 0x1p120F)));
-      }
-      hn::StoreU(wide, d, to + i);
-    }
-    for (; i < head_dim; ++i) to[i] = W::widen(row[i]);
+    for (; !has_nan && i + hn::Lanes(d) <= head_dim; i += hn::Lanes(d))
+      hn::StoreU(W::load(d, row + i), d, to + i);
+    widen_one_by_one<W>(row + i, head_dim - i, to + i);
     std::fill(to + head_dim, to + state.stride, 0.0F);
   }
 }
@@ -206,7 +208,7 @@ void attend_many_rows(const RowBlock& block, int64_t first_tile, int64_t end_til
   std::fill_n(state.acc, state.stride * state.rows, 0.0F);
   std::fill_n(state.max, state.rows, kNoKey);
   std::fill_n(state.sum, state.rows, 0.0F);
-  const float q_scale = problem.softmax_scale * cache.k_scale[block.kv_head];
+  const float q_scale = problem.softmax_scale * cache.k_scale[block.kv_head] * widened_unit<W>();
   for (size_t row = 0; row < block_rows; ++row) {
     const float* from = block.q(static_cast<int>(row));
     for (size_t i = 0; i < state.head_dim; ++i) state.q[i * state.rows + row] = from[i] * q_scale;
@@ -237,7 +239,7 @@ void attend_many_rows(const RowBlock& block, int64_t first_tile, int64_t end_til
     out.max[row] = state.max[row];
     out.sum[row] = state.sum[row];
     for (size_t i = 0; i < state.head_dim; ++i)
-      out.acc[row * state.head_dim + i] = state.acc[i * state.rows + row];
+      out.acc[row * state.head_dim + i] = state.acc[i * state.rows + row] * widened_unit<W>();
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include <hwy/highway.h>
 
+#include "numerics/e4m3-inl.h"
 #include "numerics/e4m3.h"
 #include "numerics/half.h"
 
@@ -20,23 +21,21 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Each format gives stored number * 2^-kExponent, exactly, subnormals included, in two ways. load() widens a
-// vector in the order it is stored. load_pair() is cheaper: it takes two vectors at once from a group of
-// 2 * kPairs vectors, in the order that costs the fewest instructions; source() says where the numbers of
-// vector `vector` of a group came from. widen() is for one number, itself.
+// Each format gives stored number * 2^-kExponent, exactly, in two ways. load() widens a vector in the order
+// it is stored. load_pair() is cheaper: it takes two vectors at once, in the order that costs the fewest
+// instructions; source() says where the numbers of vector `vector` of a pair came from. widen() is for one
+// number, itself.
 struct WidenF32 {
   using Stored = float;
   static constexpr int kExponent = 0;
-  static constexpr size_t kPairs = 1;
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const Stored* from) {
     return hn::LoadU(d, from);
   }
   template <class D>
-  static HWY_INLINE void load_pair(D d, const Stored* group, size_t /*pair*/, hn::Vec<D>& first,
-                                   hn::Vec<D>& second) {
-    first = hn::LoadU(d, group);
-    second = hn::LoadU(d, group + hn::Lanes(d));
+  static HWY_INLINE void load_pair(D d, const Stored* from, hn::Vec<D>& first, hn::Vec<D>& second) {
+    first = hn::LoadU(d, from);
+    second = hn::LoadU(d, from + hn::Lanes(d));
   }
   static size_t source(size_t lanes, size_t vector, size_t lane) { return vector * lanes + lane; }
   static float widen(Stored code) { return code; }
@@ -45,7 +44,6 @@ struct WidenF32 {
 struct WidenBf16 {
   using Stored = uint16_t;
   static constexpr int kExponent = 0;
-  static constexpr size_t kPairs = 1;
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const Stored* from) {
     const hn::RebindToUnsigned<D> du;
@@ -54,10 +52,9 @@ struct WidenBf16 {
   }
   // A lane holds two numbers; each is one instruction away from its float.
   template <class D>
-  static HWY_INLINE void load_pair(D d, const Stored* group, size_t /*pair*/, hn::Vec<D>& first,
-                                   hn::Vec<D>& second) {
+  static HWY_INLINE void load_pair(D d, const Stored* from, hn::Vec<D>& first, hn::Vec<D>& second) {
     const hn::RebindToUnsigned<D> du;
-    const auto both = hn::BitCast(du, hn::LoadU(hn::Repartition<uint16_t, D>(), group));
+    const auto both = hn::BitCast(du, hn::LoadU(hn::Repartition<uint16_t, D>(), from));
     first = hn::BitCast(d, hn::ShiftLeft<16>(both));
     second = hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000U)));
   }
@@ -65,40 +62,32 @@ struct WidenBf16 {
   static float widen(Stored code) { return numerics::bf16_to_float(code); }
 };
 
-// An e4m3 code's bits at their place in a float stand for value * 2^-120: that saves a multiplication. NaN
-// codes come out as +-480; callers look for them first.
+// NaN codes come out as +-480 * 2^-8; callers look for them first.
 struct WidenFp8 {
   using Stored = uint8_t;
-  static constexpr int kExponent = 120;
-  static constexpr size_t kPairs = 2;
+  static constexpr int kExponent = numerics::HWY_NAMESPACE::kWidenedExponent;
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const Stored* from) {
-    const hn::RebindToSigned<D> di;
-    const hn::Rebind<int8_t, D> d8;
-    // The sign extension puts copies of the sign above the code: one of them lands on the float's sign bit.
-    const auto code = hn::PromoteTo(di, hn::LoadU(d8, reinterpret_cast<const int8_t*>(from)));
-    return hn::BitCast(d, hn::And(hn::ShiftLeft<20>(code), hn::Set(di, static_cast<int32_t>(0x87F00000U))));
+    return numerics::HWY_NAMESPACE::widen_e4m3(d, from);
   }
-  // A lane holds four codes. The upper code of each 16-bit half, shifted down by 4 with its sign, is the
-  // upper half of its float; so 9 instructions make 4 vectors, none of which moves numbers across lanes.
+  // A 16-bit lane holds two codes; both become floats without moving across lanes before they are widened.
   template <class D>
-  static HWY_INLINE void load_pair(D d, const Stored* group, size_t pair, hn::Vec<D>& first,
-                                   hn::Vec<D>& second) {
-    const hn::RebindToUnsigned<D> du;
-    const hn::Repartition<int16_t, D> d16;
-    auto codes = hn::BitCast(d16, hn::LoadU(hn::Repartition<uint8_t, D>(), group));
-    if (pair == 1) codes = hn::ShiftLeft<8>(codes);  // the lower codes' turn
-    const auto halves = hn::And(hn::ShiftRight<4>(codes), hn::Set(d16, static_cast<int16_t>(0x87F0)));
-    const auto both = hn::BitCast(du, halves);
-    first = hn::BitCast(d, hn::ShiftLeft<16>(both));
-    second = hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000U)));
+  static HWY_INLINE void load_pair(D d, const Stored* from, hn::Vec<D>& first, hn::Vec<D>& second) {
+    namespace kernels = numerics::HWY_NAMESPACE;
+    const hn::Rebind<int16_t, D> d16;
+    const auto codes = hn::BitCast(d16, hn::LoadU(hn::Repartition<uint8_t, decltype(d16)>(), from));
+    first = kernels::widen_e4m3_half(d, kernels::lower_e4m3_as_half(d16, codes));
+    second = kernels::widen_e4m3_half(d, kernels::upper_e4m3_as_half(d16, codes));
   }
-  static size_t source(size_t /*lanes*/, size_t vector, size_t lane) {
-    const size_t pair = vector / 2;
-    return 4 * lane + 2 * (vector % 2) + (1 - pair);
-  }
+  static size_t source(size_t /*lanes*/, size_t vector, size_t lane) { return 2 * lane + vector; }
   static float widen(Stored code) { return numerics::e4m3_to_float(code); }
 };
+
+// What undoes kExponent.
+template <class W>
+constexpr float widened_unit() {
+  return static_cast<float>(1 << W::kExponent);
+}
 
 // Whether a run of codes has an e4m3 NaN in it. Twice a NaN's code is 0xFE, and no other code's double is
 // above 0xFC.
