@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include "attention/cuda/ptx/wgmma.cuh"
@@ -121,18 +122,30 @@ __global__ void __launch_bounds__(512) read_kernel(const uint4* data, size_t cou
   if (x == 0x12345678) *sink = x;
 }
 
-__global__ void fill_e4m3(uint8_t* data, size_t count, uint32_t seed) {  // roughly N(0, 1)
+// Roughly N(0, 1), of an index.
+__device__ float normal(uint64_t index, uint32_t seed) {
+  uint64_t x = (index + 1) * 0x9E3779B97F4A7C15ULL + seed;
+  x ^= x >> 31;
+  x *= 0xBF58476D1CE4E5B9ULL;
+  x ^= x >> 29;
+  x *= 0x94D049BB133111EBULL;
+  x ^= x >> 32;
+  const float u = (static_cast<float>(x & 0xFFFFFF) + 1.0F) / 16777217.0F;
+  const float v = static_cast<float>(x >> 24 & 0xFFFFFF) / 16777216.0F;
+  return sqrtf(-2.0F * logf(u)) * cospif(2.0F * v);
+}
+
+__global__ void fill_bf16(uint16_t* data, size_t count, uint32_t seed) {
   for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count;
        i += static_cast<size_t>(gridDim.x) * blockDim.x) {
-    uint64_t x = (i + 1) * 0x9E3779B97F4A7C15ULL + seed;
-    x ^= x >> 31;
-    x *= 0xBF58476D1CE4E5B9ULL;
-    x ^= x >> 29;
-    x *= 0x94D049BB133111EBULL;
-    x ^= x >> 32;
-    const float u = (static_cast<float>(x & 0xFFFFFF) + 1.0F) / 16777217.0F;
-    const float v = static_cast<float>(x >> 24 & 0xFFFFFF) / 16777216.0F;
-    const float z = sqrtf(-2.0F * logf(u)) * cospif(2.0F * v);
+    data[i] = __bfloat16_as_ushort(__float2bfloat16_rn(normal(i, seed)));
+  }
+}
+
+__global__ void fill_e4m3(uint8_t* data, size_t count, uint32_t seed) {
+  for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count;
+       i += static_cast<size_t>(gridDim.x) * blockDim.x) {
+    const float z = normal(i, seed);
     uint16_t packed;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(packed) : "f"(0.0F), "f"(z));
     data[i] = static_cast<uint8_t>(packed);
@@ -212,7 +225,19 @@ struct Heads {
   int head_dim;
   int q;
   int kv;
+  CacheFormat format = CacheFormat::fp8;
+
+  Heads in(CacheFormat other) const { return {head_dim, q, kv, other}; }
 };
+
+// Numbers as a cache of that format stores them, roughly N(0, 1).
+void fill(CacheFormat format, const Buffer<uint8_t>& bytes, uint32_t seed) {
+  if (format == CacheFormat::fp8) {
+    fill_e4m3<<<4096, 256>>>(bytes.get(), bytes.count(), seed);
+  } else {
+    fill_bf16<<<4096, 256>>>(reinterpret_cast<uint16_t*>(bytes.get()), bytes.count() / 2, seed);
+  }
+}
 
 // A layer with sequences of the given context lengths, `rows` of each of them new.
 class Layer {
@@ -220,7 +245,7 @@ class Layer {
   Layer(const Heads& heads, const std::vector<int>& lengths, const std::vector<int>& rows, int64_t window,
         int max_decode_rows = 1)
       : heads_(heads) {
-    const int64_t page_bytes = heads.kv * head_bytes(CacheFormat::fp8, heads.head_dim);
+    const int64_t page_bytes = heads.kv * head_bytes(heads.format, heads.head_dim);
     std::vector<Sequence> sequences;
     int pages = 0;
     int most = 0;
@@ -231,11 +256,11 @@ class Layer {
       most = std::max(most, (lengths[i] + kPageTokens - 1) / kPageTokens);
       cache_bytes_ += static_cast<double>(window > 0 ? std::min<int64_t>(window + 128, lengths[i])
                                                      : (lengths[i] + 127) / 128 * 128) *
-                      2 * heads.kv * heads.head_dim;
+                      2 * heads.kv * heads.head_dim * element_bytes(heads.format);
     }
     copies_ = static_cast<int>(std::clamp<int64_t>((int64_t{400} << 20) / (pages * page_bytes) + 1, 1, 24));
     pool_ = std::make_unique<Buffer<uint8_t>>(static_cast<size_t>(pages) * copies_ * page_bytes);
-    fill_e4m3<<<4096, 256>>>(pool_->get(), pool_->count(), 7);
+    fill(heads.format, *pool_, 7);
     std::mt19937 random(5);
     for (int copy = 0; copy < copies_; ++copy) {
       std::vector<int32_t> order(pages);
@@ -251,12 +276,13 @@ class Layer {
     }
     sequences_ = std::make_unique<Buffer<Sequence>>(sequences);
     const size_t q_count = static_cast<size_t>(rows_) * heads.q;
-    q_ = std::make_unique<Buffer<uint8_t>>(q_count * heads.head_dim);
-    fill_e4m3<<<4096, 256>>>(q_->get(), q_->count(), 9);
+    q_ = std::make_unique<Buffer<uint8_t>>(q_count * heads.head_dim * element_bytes(heads.format));
+    fill(heads.format, *q_, 9);
     q_scale_ = std::make_unique<Buffer<float>>(std::vector<float>(q_count, 1.0F));
     out_ = std::make_unique<Buffer<uint16_t>>(q_count * heads.head_dim);
 
     p_.shape.batch = {sequences_->get(), static_cast<int>(lengths.size()), rows_, tables_[0]->get(), most};
+    p_.shape.format = heads.format;
     p_.shape.q_heads = heads.q;
     p_.shape.kv_heads = heads.kv;
     p_.shape.head_dim = heads.head_dim;
@@ -267,8 +293,8 @@ class Layer {
     require(cudaMemset(workspace_->get(), 0, workspace_->count()), "memset");
     p_.plan = plan_->get();
     p_.workspace = workspace_->get();
-    p_.cache = {CacheFormat::fp8, pool_->get(),   page_bytes, page_bytes / heads.kv,
-                heads.kv,         heads.head_dim, nullptr,    nullptr};
+    p_.cache = {heads.format, pool_->get(),   page_bytes, page_bytes / heads.kv,
+                heads.kv,     heads.head_dim, nullptr,    nullptr};
     p_.q = q_->get();
     p_.q_scale = q_scale_->get();
     p_.out = out_->get();
@@ -301,9 +327,18 @@ class Layer {
   AttentionParams p_;
 };
 
+std::vector<Heads> in_both_formats(const std::vector<Heads>& sizes) {
+  std::vector<Heads> all;
+  for (const CacheFormat format : {CacheFormat::fp8, CacheFormat::bf16}) {
+    for (const Heads& heads : sizes) all.push_back(heads.in(format));
+  }
+  return all;
+}
+
 std::string label(const Heads& h, const char* what) {
   char text[96];
-  std::snprintf(text, sizeof text, "d%d %d/%d %s", h.head_dim, h.q, h.kv, what);
+  std::snprintf(text, sizeof text, "%s d%d %d/%d %s", h.format == CacheFormat::fp8 ? "fp8" : "bf16",
+                h.head_dim, h.q, h.kv, what);
   return text;
 }
 
@@ -322,8 +357,8 @@ void time_decode(const char* group, const Heads& heads, const std::vector<int>& 
 }
 
 void decode_group() {
-  const Heads sizes[] = {{128, 32, 8}, {64, 64, 8}, {256, 24, 4}, {256, 8, 1}};
-  for (const Heads& heads : sizes) {
+  const std::vector<Heads> sizes = {{128, 32, 8}, {64, 64, 8}, {256, 24, 4}, {256, 8, 1}};
+  for (const Heads& heads : in_both_formats(sizes)) {
     struct Case {
       int batch;
       int length;
@@ -346,17 +381,20 @@ void decode_group() {
   time_decode("decode", sizes[0], std::vector<int>(8, 131072), 0, "8 x 131072 two-level",
               Fp8Accumulate::two_level);
   time_decode("decode", sizes[0], std::vector<int>(8, 131072), 0, "8 x 131072 single", Fp8Accumulate::single);
-  time_decode("decode", sizes[0], std::vector<int>(8, 131072), 0, "8 x 131072, 4 rows", Fp8Accumulate::tile,
-              4);
-  time_decode("decode", sizes[0], std::vector<int>(8, 131072), 0, "8 x 131072, 8 rows", Fp8Accumulate::tile,
-              8);
+  for (const Heads& heads : in_both_formats({sizes[0]})) {
+    for (const int rows : {4, 8}) {
+      char what[32];
+      std::snprintf(what, sizeof what, "8 x 131072, %d rows", rows);
+      time_decode("decode", heads, std::vector<int>(8, 131072), 0, what, Fp8Accumulate::tile, rows);
+    }
+  }
   Layer layer(sizes[0], std::vector<int>(64, 8192), std::vector<int>(64, 1), 0);
   report({"decode", "the plan of 64 sequences, once a step", time_launches([&](int) { layer.plan(); }, 5), 0,
           "", 0});
 }
 
 void ragged_group() {
-  for (const Heads& heads : {Heads{128, 32, 8}, {64, 64, 8}, {256, 24, 4}}) {
+  for (const Heads& heads : in_both_formats({{128, 32, 8}, {64, 64, 8}, {256, 24, 4}})) {
     std::mt19937 random(3);
     std::uniform_real_distribution<double> uniform(std::log(1024.0), std::log(131072.0));
     std::vector<int> lengths(32);
@@ -369,12 +407,13 @@ void ragged_group() {
 }
 
 void window_group() {
-  const Heads heads = {128, 32, 8};
-  for (int window : {128, 512}) {
-    for (int length : {4096, 131072}) {
-      char what[48];
-      std::snprintf(what, sizeof what, "32 x %d, window %d", length, window);
-      time_decode("window", heads, std::vector<int>(32, length), window, what);
+  for (const Heads& heads : in_both_formats({{128, 32, 8}})) {
+    for (int window : {128, 512}) {
+      for (int length : {4096, 131072}) {
+        char what[48];
+        std::snprintf(what, sizeof what, "32 x %d, window %d", length, window);
+        time_decode("window", heads, std::vector<int>(32, length), window, what);
+      }
     }
   }
 }
@@ -407,16 +446,18 @@ void prefill_group() {
 }
 
 void append_group() {
-  for (const Heads& heads : {Heads{128, 32, 8}, {64, 64, 8}, {256, 24, 4}}) {
-    for (int rows : {1, 64, 8192}) {
+  for (const Heads& heads : in_both_formats({{128, 32, 8}, {64, 64, 8}, {256, 24, 4}})) {
+    for (int rows : {1, 8, 64, 8192}) {
       const std::vector<int> lengths = rows == 8192 ? std::vector<int>{8192} : std::vector<int>(rows, 1000);
       Layer layer(heads, lengths, rows == 8192 ? std::vector<int>{8192} : std::vector<int>(rows, 1), 0);
       const int width = (heads.q + 2 * heads.kv) * heads.head_dim;
       Buffer<uint16_t> qkv(static_cast<size_t>(rows) * width);
       require(cudaMemset(qkv.get(), 0x3C, qkv.count() * 2), "memset");
-      Buffer<uint8_t> q(static_cast<size_t>(rows) * heads.q * heads.head_dim);
+      const int element = element_bytes(heads.format);
+      Buffer<uint8_t> q(static_cast<size_t>(rows) * heads.q * heads.head_dim * element);
       Buffer<float> q_scale(static_cast<size_t>(rows) * heads.q);
       Buffer<float> frequencies(std::vector<float>(heads.head_dim / 2, 0.01F));
+      Buffer<float> norm(std::vector<float>(heads.head_dim, 1.25F));
       const double us = time_launches(
           [&](int n) {
             const AttentionParams attention = layer.params(n);
@@ -429,6 +470,8 @@ void append_group() {
             p.rope = RopeKind::half_split;
             p.rotary_dim = heads.head_dim;
             p.inverse_frequencies = frequencies.get();
+            p.q_norm = p.k_norm = norm.get();
+            p.norm_epsilon = 1e-6F;
             p.q = q.get();
             p.q_scale = q_scale.get();
             require(append(p, nullptr));
@@ -436,7 +479,7 @@ void append_group() {
           20);
       char what[32];
       std::snprintf(what, sizeof what, "%d rows", rows);
-      const double bytes = 3.0 * rows * width;
+      const double bytes = (2.0 + element) * rows * width;
       report({"append", label(heads, what), us, bytes / us / 1e3, "GB/s",
               rows == 8192 ? read_ceiling(static_cast<size_t>(bytes)) : 0});
     }

@@ -1,7 +1,7 @@
 #include "attention/cuda/table.h"
 
 #include "attention/cuda/check.h"
-#include "attention/cuda/sm90/decode_fp8.h"
+#include "attention/cuda/sm90/decode.h"
 #include "attention/cuda/sm90/prefill_fp8.h"
 #include "attention/cuda/sm90/shapes.h"
 
@@ -9,10 +9,10 @@ namespace kv8::attention::cuda {
 
 namespace {
 
-template <int kHeadDim, int kColumns, Fp8Accumulate kMode>
+template <CacheFormat kFormat, int kHeadDim, int kColumns, Fp8Accumulate kMode>
 constexpr Kernel decode_kernel() {
-  return {{Phase::decode, CacheFormat::fp8, kHeadDim, kColumns, kMode},
-          sm90::launch_decode_fp8<kHeadDim, kColumns, kMode>};
+  return {{Phase::decode, kFormat, kHeadDim, kColumns, kMode},
+          sm90::launch_decode<kFormat, kHeadDim, kColumns, kMode>};
 }
 
 template <int kHeadDim>
@@ -21,9 +21,11 @@ constexpr Kernel prefill_kernel() {
           sm90::launch_prefill_fp8<kHeadDim>};
 }
 
-#define KV8_DECODE(D, N)                                                                       \
-  decode_kernel<D, N, Fp8Accumulate::tile>(), decode_kernel<D, N, Fp8Accumulate::two_level>(), \
-      decode_kernel<D, N, Fp8Accumulate::single>()
+#define KV8_DECODE(D, N)                                                 \
+  decode_kernel<CacheFormat::fp8, D, N, Fp8Accumulate::tile>(),          \
+      decode_kernel<CacheFormat::fp8, D, N, Fp8Accumulate::two_level>(), \
+      decode_kernel<CacheFormat::fp8, D, N, Fp8Accumulate::single>(),    \
+      decode_kernel<CacheFormat::bf16, D, N, Fp8Accumulate::tile>()
 
 constexpr Kernel kKernels[] = {
     KV8_DECODE(64, 8),    KV8_DECODE(64, 16),    KV8_DECODE(64, 32),   //

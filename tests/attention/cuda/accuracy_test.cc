@@ -117,24 +117,28 @@ void sinks_and_needles() {
                         {"sink +16", 131072, 16, false, 1.3e-3}, {"needle", 131072, 0, true, 1.3e-3},
                         {"diffuse", 524288, 0, false, 1.3e-3},   {"sink +16", 524288, 16, false, 2.5e-3},
                         {"needle", 524288, 0, true, 1.3e-3},     {"sink +12, 32K", 32768, 12, false, 1.5e-3}};
-  for (const Case& c : cases) {
-    Shape shape;
-    shape.q_heads = 8;
-    shape.v_mean = 0.3F;
-    World world(shape, {c.length}, 60);
-    const int last = c.length - 1;
-    const int planted = c.sink > 0 ? 0 : c.needle ? c.length / 2 + 37 : -1;
-    plant(world, 0, planted, last, c.needle ? std::log(c.length * 1.65F) : c.sink, c.sink > 0);
-    world.fill_context(0, c.length);
-    world.step({{0, last, 1}});
-    const Errors split = world.compare(8);
-    // The same row 132 times, 2 heads each: a CTA for each, where there are 132 multiprocessors and two CTAs
-    // to each.
-    world.step(std::vector<Chunk>(132, {0, last, 1}));
-    const Errors chain = world.compare(24);
-    std::printf("  %-14s %7d keys: decode split %.2e, one chain %.2e, mean bias %.1e\n", c.name, c.length,
-                split.exact, chain.exact, split.bias);
-    KV8_EXPECT(split.exact < c.limit && chain.exact < c.limit, "limit %.1e", c.limit);
+  for (const CacheFormat format : {CacheFormat::fp8, CacheFormat::bf16}) {
+    for (const Case& c : cases) {
+      Shape shape;
+      shape.format = format;
+      shape.q_heads = 8;
+      shape.v_mean = 0.3F;
+      World world(shape, {c.length}, 60);
+      const int last = c.length - 1;
+      const int planted = c.sink > 0 ? 0 : c.needle ? c.length / 2 + 37 : -1;
+      plant(world, 0, planted, last, c.needle ? std::log(c.length * 1.65F) : c.sink, c.sink > 0);
+      world.fill_context(0, c.length);
+      world.step({{0, last, 1}});
+      const Errors split = world.compare(8);
+      // The same row 132 times, 2 heads each: a CTA for each, where there are 132 multiprocessors and two
+      // CTAs to each.
+      world.step(std::vector<Chunk>(132, {0, last, 1}));
+      const Errors chain = world.compare(24);
+      std::printf("  %s %-14s %7d keys: decode split %.2e, one chain %.2e, mean bias %.1e\n",
+                  format == CacheFormat::fp8 ? "fp8 " : "bf16", c.name, c.length, split.exact, chain.exact,
+                  split.bias);
+      KV8_EXPECT(split.exact < c.limit && chain.exact < c.limit, "limit %.1e", c.limit);
+    }
   }
 }
 
@@ -146,7 +150,6 @@ void modes_differ_as_documented() {
     Shape shape;
     shape.q_heads = 8;
     shape.accumulate = static_cast<Fp8Accumulate>(mode);
-    shape.decode_only = true;
     const int length = 65536;
     World world(shape, {length}, 61);
     plant(world, 0, 0, length - 1, 12.0F, true);

@@ -62,26 +62,30 @@ void graphs_replay() {
 
 // One KV head spread over every CTA: merged in groups.
 void many_parts_merge() {
-  for (int head_dim : {64, 128, 256}) {
-    for (int length : {5000, 40000, 140003}) {
-      Shape shape;
-      shape.head_dim = head_dim;
-      shape.kv_heads = 1;
-      shape.q_heads = 8;
-      shape.max_decode_rows = 4;
-      World world(shape, {length, 3000}, 41);
-      world.fill_context(0, length - 4);
-      world.fill_context(1, 2990);
-      for (int repeat = 0; repeat < 3; ++repeat) {  // the counters must be as they were
-        world.step({{1, 2990, 1}, {0, length - 4, 4}});
-        const Errors e = world.compare(40);
-        KV8_EXPECT(e.quantised < 3e-3 && e.worst < 1e-2, "head_dim %d, %d keys: %.2e, worst %.2e", head_dim,
-                   length, e.quantised, e.worst);
-        const std::vector<uint8_t> first = world.output_bytes();
-        world.launch(nullptr);
-        require(cudaDeviceSynchronize(), "again");
-        KV8_EXPECT(world.output_bytes() == first, "head_dim %d, %d keys: not the same bits twice", head_dim,
-                   length);
+  for (const CacheFormat format : {CacheFormat::fp8, CacheFormat::bf16}) {
+    for (int head_dim : {64, 128, 256}) {
+      for (int length : {5000, 40000, 140003}) {
+        Shape shape;
+        shape.format = format;
+        shape.head_dim = head_dim;
+        shape.kv_heads = 1;
+        shape.q_heads = 8;
+        shape.max_decode_rows = 4;
+        World world(shape, {length, 3000}, 41);
+        world.fill_context(0, length - 4);
+        world.fill_context(1, 2990);
+        for (int repeat = 0; repeat < 3; ++repeat) {  // the counters must be as they were
+          world.step({{1, 2990, 1}, {0, length - 4, 4}});
+          const Errors e = world.compare(40);
+          KV8_EXPECT(e.quantised < 3e-3 && e.worst < 1e-2,
+                     "format %d, head_dim %d, %d keys: %.2e, worst %.2e", static_cast<int>(format), head_dim,
+                     length, e.quantised, e.worst);
+          const std::vector<uint8_t> first = world.output_bytes();
+          world.launch(nullptr);
+          require(cudaDeviceSynchronize(), "again");
+          KV8_EXPECT(world.output_bytes() == first, "head_dim %d, %d keys: not the same bits twice", head_dim,
+                     length);
+        }
       }
     }
   }

@@ -389,7 +389,9 @@ void World::launch(cudaStream_t stream) const {
   p.accumulate = shape_.accumulate;
   require(make_plan(p.shape, plan_.get(), stream));
   require(decode(p, stream));
-  if (!shape_.decode_only) require(prefill(p, stream));
+  const bool long_rows = std::any_of(host_sequences_.begin(), host_sequences_.end(),
+                                     [&](const Sequence& s) { return s.row_count > shape_.max_decode_rows; });
+  if (long_rows) require(prefill(p, stream));
 }
 
 void World::move_sequences(int by) const {

@@ -87,7 +87,6 @@ struct Shape {
   int padding = 0;    // bytes between heads and between pages
   int poison = 0x7F;  // what the pool holds at first
   float v_mean = 0.5F;
-  bool decode_only = false;  // don't launch prefill
 };
 
 // `rows` tokens of a sequence from position `first` on.

@@ -32,6 +32,13 @@ __device__ __forceinline__ uint32_t to_e4m3x4(float a, float b, float c, float d
   return packed;
 }
 
+// Two numbers to bf16, nearest even; `low` in the low half.
+__device__ __forceinline__ uint32_t to_bf16x2(float low, float high) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
 // Shared memory by address; volatile, so that the value is not kept in registers instead.
 __device__ __forceinline__ float2 shared_load2(uint32_t address) {
   float2 value;

@@ -1,468 +1,112 @@
-// The FP8 decode kernel. docs/kernels.md explains it; in short:
-//
-// Operands are swapped: S^T = K Q^T and O^T = V^T P^T, so that wgmma's 64 rows are keys or dims and the few
-// query rows are its N ("columns" here). Four warps compute; a fifth brings tiles of K and V, one bulk copy
-// each; a sixth brings Q. Every CTA walks its share of the plan's line of tiles. A segment that lies in
-// several shares is merged by the CTA that finishes last, first within groups of parts, then over the groups.
+// What the decode kernel does with a tile of an FP8 cache: the two products, and P between them.
 #pragma once
 
 #include "attention/cuda/page_layout.h"
-#include "attention/cuda/ptx/barrier.cuh"
 #include "attention/cuda/ptx/math.cuh"
 #include "attention/cuda/ptx/wgmma.cuh"
-#include "attention/cuda/sm90/decode_fp8.h"
-#include "attention/cuda/sm90/decode_merge.cuh"
-#include "attention/cuda/sm90/decode_walk.cuh"
-#include "attention/cuda/sm90/launch.h"
-#include "attention/cuda/sm90/shapes.h"
+#include "attention/cuda/sm90/decode_tile.cuh"
 
 namespace kv8::attention::cuda::sm90 {
 
-template <int kHeadDim, int kColumns>
-struct DecodeShared {
-  static constexpr int kStages = decode_shape(CacheFormat::fp8, kHeadDim, kColumns).stages;
-  static constexpr int kTileBytes = 2 * kPageTokens * kHeadDim;
-  static constexpr int kQBytes = (kColumns * kHeadDim + 1023) / 1024 * 1024;
-  static constexpr int kPBytes = kColumns * kPageTokens;
-
-  // Byte offsets; the images of K, V, Q and P start at multiples of 1,024, as their swizzle wants.
-  static constexpr int kOnes = 0;  // 8 rows of 128 ones
-  static constexpr int kTiles = 1024;
-  static constexpr int kQ = kTiles + kStages * kTileBytes;  // [2 slots]
-  static constexpr int kP = kQ + 2 * kQBytes;
-  static constexpr int kScales = kP + kPBytes;  // float [2 slots][columns]: score per unit of q.k
-  static constexpr int kMaxima = kScales + 2 * kColumns * 4;  // float [4 warps][columns]
-  static constexpr int kBarriers = kMaxima + 4 * kColumns * 4;
-  static constexpr int kFlag = kBarriers + (2 * kStages + 4) * 8;
-  static constexpr int kTotal = kFlag + 16;
-};
-
-constexpr int kDecodeConsumers = 128;
-constexpr int kDecodeThreads = kDecodeConsumers + 64;
-constexpr int kConsumerBarrier = 1;
-
-// S^T = K Q^T for a tile: s[half][...] are keys 64 half + ... in wgmma's layout. With two levels every 32
-// dims are summed by the tensor core and added in float32, in order; a batch of such partial sums is in
-// flight at a time.
-template <int kHeadDim, int kColumns, bool kTwoLevels>
-__device__ __forceinline__ void decode_scores(uint32_t keys, uint32_t queries, float (&s)[2][kColumns / 2]) {
+template <int kHeadDim, int kColumns, Fp8Accumulate kMode>
+struct DecodeTile<CacheFormat::fp8, kHeadDim, kColumns, kMode> {
   using Mma = ptx::WgmmaE4m3<kColumns>;
-  using Operand = ptx::Descriptor<kHeadDim == 64 ? 64 : 128>;
-  constexpr int kRowBytes = kHeadDim == 64 ? 64 : 128;
-  constexpr int kSteps = kHeadDim / 32;
-  constexpr int kBatch = kColumns == 8 ? kSteps : 32 / kColumns;  // what the registers hold
-  auto key_operand = [&](int half, int step) {
-    return Operand::of(Operand::low(keys) +
-                       ((step / 4 * kPageTokens * 128 + half * 64 * kRowBytes + step % 4 * 32) >> 4));
-  };
-  auto query_operand = [&](int step) {
-    return Operand::of(Operand::low(queries) + ((step / 4 * kColumns * 128 + step % 4 * 32) >> 4));
-  };
-  if constexpr (!kTwoLevels) {
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      Mma::zero_shared(s[half], key_operand(half, 0), query_operand(0));
-#pragma unroll
-      for (int step = 1; step < kSteps; ++step)
-        Mma::add_shared(s[half], key_operand(half, step), query_operand(step));
-    }
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<0>();
-    ptx::hold(s[0]);
-    ptx::hold(s[1]);
-  } else {
-#pragma unroll
-    for (int base = 0; base < kSteps; base += kBatch) {
-      float part[kBatch][2][kColumns / 2];
+  using Operand = ptx::Descriptor<128>;
+  static constexpr int kRegisters = Mma::kRegisters;
+  static constexpr int kStages = 1;  // K and V come together
+  static constexpr uint32_t kOnes = 0x38383838U;
+  static constexpr int kKeysPerStep = 32;
+
+  // S^T = K Q^T: s[half][...] are keys 64 half + ... in wgmma's layout. With two levels every 32 dims are
+  // summed by the tensor core and added in float32, in order; a batch of such partial sums is in flight at a
+  // time.
+  static __device__ __forceinline__ void scores(uint32_t keys, uint32_t queries, float (&s)[2][kRegisters]) {
+    using RowOperand = ptx::Descriptor<kHeadDim == 64 ? 64 : 128>;
+    constexpr int kRowBytes = kHeadDim == 64 ? 64 : 128;
+    constexpr int kSteps = kHeadDim / 32;
+    constexpr int kBatch = kColumns == 8 ? kSteps : 32 / kColumns;  // what the registers hold
+    auto key_operand = [&](int half, int step) {
+      return RowOperand::of(RowOperand::low(keys) +
+                            ((step / 4 * kPageTokens * 128 + half * 64 * kRowBytes + step % 4 * 32) >> 4));
+    };
+    auto query_operand = [&](int step) {
+      return RowOperand::of(RowOperand::low(queries) + ((step / 4 * kColumns * 128 + step % 4 * 32) >> 4));
+    };
+    if constexpr (kMode != Fp8Accumulate::tile) {
       ptx::wgmma_fence();
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
+      for (int half = 0; half < 2; ++half) {
+        Mma::zero_shared(s[half], key_operand(half, 0), query_operand(0));
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          Mma::zero_shared(part[i][half], key_operand(half, base + i), query_operand(base + i));
-        }
+        for (int step = 1; step < kSteps; ++step)
+          Mma::add_shared(s[half], key_operand(half, step), query_operand(step));
       }
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
+      ptx::hold(s[0]);
+      ptx::hold(s[1]);
+    } else {
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          ptx::hold(part[i][half]);
-#pragma unroll
-          for (int e = 0; e < kColumns / 2; ++e) {
-            s[half][e] = base + i == 0 ? part[i][half][e] : s[half][e] + part[i][half][e];
-          }
-        }
-      }
-    }
-  }
-}
-
-// Two numbers for each of two neighbouring columns, held by two lanes (4 apart): the even lane leaves with
-// column 0, the odd one with column 1, own number and partner's in the order (even lane's, odd lane's).
-__device__ __forceinline__ float2 pair_columns(float column0, float column1, bool odd) {
-  const float received = __shfl_xor_sync(~0U, odd ? column0 : column1, 4);
-  return odd ? make_float2(received, column1) : make_float2(column0, received);
-}
-
-template <int kHeadDim, int kColumns, Fp8Accumulate kMode>
-__global__ void __launch_bounds__(kDecodeThreads, decode_shape(CacheFormat::fp8, kHeadDim, kColumns).ctas)
-    decode_fp8_kernel(const __grid_constant__ KernelParams p) {
-  using Shared = DecodeShared<kHeadDim, kColumns>;
-  using Mma = ptx::WgmmaE4m3<kColumns>;
-  using Operand = ptx::Descriptor<128>;
-  constexpr int kStages = Shared::kStages;
-  constexpr int kRegisters = kColumns / 2;  // accumulators of 64 rows
-  constexpr int kOwned = kColumns / 4;      // columns of a thread: e = 2j + c is column 8j + lane % 4 * 2 + c
-  constexpr int kBlocks = kHeadDim / 64;    // of V^T's rows
-  constexpr bool kTile = kMode == Fp8Accumulate::tile;
-
-  extern __shared__ __align__(1024) uint8_t shared[];
-  const uint32_t base = ptx::shared_address(shared);
-  const uint32_t tile_full = base + Shared::kBarriers;
-  const uint32_t tile_empty = tile_full + kStages * 8;
-  const uint32_t q_full = tile_empty + kStages * 8;
-  const uint32_t q_empty = q_full + 16;
-  auto* scales = reinterpret_cast<float*>(shared + Shared::kScales);
-  auto* maxima = reinterpret_cast<float*>(shared + Shared::kMaxima);
-  auto* flag = reinterpret_cast<int*>(shared + Shared::kFlag);
-
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      ptx::barrier_init(tile_full + i * 8, 1);
-      ptx::barrier_init(tile_empty + i * 8, 4);
-    }
-    for (int i = 0; i < 2; ++i) {
-      ptx::barrier_init(q_full + i * 8, 32);
-      ptx::barrier_init(q_empty + i * 8, 4);
-    }
-    ptx::barrier_init_fence();
-  }
-  if (threadIdx.x < 64) {
-    reinterpret_cast<uint4*>(shared + Shared::kOnes)[threadIdx.x] = {0x38383838U, 0x38383838U, 0x38383838U,
-                                                                     0x38383838U};
-    ptx::async_proxy_fence();
-  }
-  __syncthreads();
-  ptx::launch_dependents();
-  ptx::dependency_wait();
-
-  DecodeWalk walk(p);
-  DecodeSegment segment;
-  if (warp == 4) {  // tiles
-    int stage = 0;
-    uint32_t parity = 1;
-    while (walk.next(segment)) {
-      const int32_t* pages = p.page_tables + segment.page_table * p.page_table_stride + segment.position_tile;
-      const uint8_t* head = p.pool + segment.head * p.head_stride;
-      int32_t upcoming = lane < segment.count ? pages[lane] : 0;
-      for (int first = 0; first < segment.count; first += 32) {
-        const int32_t mine = upcoming;  // page of tile first + lane
-        upcoming = first + 32 + lane < segment.count ? pages[first + 32 + lane] : 0;
-        const int count = min(32, segment.count - first);
-        for (int i = 0; i < count; ++i) {
-          const int32_t page = __shfl_sync(~0U, mine, i);
-          if (lane == 0) {
-            ptx::barrier_wait(tile_empty + stage * 8, parity);
-            ptx::barrier_arrive_expect(tile_full + stage * 8, Shared::kTileBytes);
-            ptx::bulk_copy(base + Shared::kTiles + stage * Shared::kTileBytes, head + page * p.page_stride,
-                           Shared::kTileBytes, tile_full + stage * 8);
-          }
-          if (++stage == kStages) {
-            stage = 0;
-            parity ^= 1;
-          }
-        }
-      }
-    }
-    return;
-  }
-  if (warp == 5) {  // queries and their scales
-    int slot = 0;
-    uint32_t parity = 1;
-    while (walk.next(segment)) {
-      const Sequence sequence = p.sequences[segment.sequence];
-      const int first_row = segment.row_block * kColumns;
-      const int rows = sequence.row_count * p.group - first_row;
-      const float k_scale = p.k_scale != nullptr ? p.k_scale[segment.head] : 1.0F;
-      ptx::barrier_wait(q_empty + slot * 8, parity);
-      uint8_t* image = shared + Shared::kQ + slot * Shared::kQBytes;
-      constexpr int kChunks = kHeadDim / 16;
-#pragma unroll
-      for (int i = lane; i < kColumns * kChunks; i += 32) {
-        const int column = i / kChunks;
-        const int chunk = i % kChunks;
-        uint4 bytes = {0, 0, 0, 0};
-        if (column < rows) {
-          bytes = *reinterpret_cast<const uint4*>(
-              static_cast<const uint8_t*>(p.q) +
-              query_index(p, sequence, segment.head, first_row + column) * kHeadDim + chunk * 16);
-        }
-        *reinterpret_cast<uint4*>(
-            image + row_image_offset(CacheFormat::fp8, kHeadDim, kColumns, column, chunk * 16)) = bytes;
-      }
-      if (lane < kColumns) {
-        scales[slot * kColumns + lane] =
-            lane < rows ? p.q_scale[query_index(p, sequence, segment.head, first_row + lane)] * k_scale *
-                              p.score_scale
-                        : 1.0F;
-      }
-      ptx::async_proxy_fence();
-      ptx::barrier_arrive(q_full + slot * 8);  // every lane for what it wrote
-      slot ^= 1;
-      if (slot == 0) parity ^= 1;
-    }
-    return;
-  }
-
-  const bool odd = (lane & 4) != 0;
-  const int column0 = lane % 4 * 2;
-  int stage = 0;
-  uint32_t parity = 0;
-  int slot = 0;
-  uint32_t q_parity = 0;
-  while (walk.next(segment)) {
-    const Sequence sequence = p.sequences[segment.sequence];
-    const int first_row = segment.row_block * kColumns;
-    const int rows = min(kColumns, sequence.row_count * p.group - first_row);
-    // Positions of the segment's first and last row: what all rows see needs no mask.
-    const int first_position = sequence.first_position + first_row / p.group;
-    const int last_position = sequence.first_position + (first_row + rows - 1) / p.group;
-    ptx::barrier_wait(q_full + slot * 8, q_parity);
-    float scale[kOwned];
-#pragma unroll
-    for (int e = 0; e < kOwned; ++e) scale[e] = scales[slot * kColumns + e / 2 * 8 + column0 + e % 2];
-
-    float maximum[kOwned];
-    float sum[kOwned];
-    float output[kBlocks][kRegisters];
-#pragma unroll
-    for (int e = 0; e < kOwned; ++e) {
-      maximum[e] = kNothing;
-      sum[e] = 0.0F;
-    }
-#pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
-#pragma unroll
-      for (int e = 0; e < kRegisters; ++e) output[block][e] = 0.0F;
-    }
-
-#pragma unroll 1
-    for (int tile = 0; tile < segment.count; ++tile) {
-      // Opaque to the compiler, which would otherwise keep a descriptor for every step in registers.
-      uint32_t keys = base + Shared::kTiles + stage * Shared::kTileBytes;
-      uint32_t queries = base + Shared::kQ + slot * Shared::kQBytes;
-      asm volatile("" : "+r"(keys), "+r"(queries));
-      const uint32_t values = keys + kPageTokens * kHeadDim;
-      ptx::barrier_wait(tile_full + stage * 8, parity);
-      float s[2][kRegisters];
-      decode_scores<kHeadDim, kColumns, kTile>(keys, queries, s);
-
-      if (p.soft_cap != 0.0F) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-#pragma unroll
-          for (int e = 0; e < kRegisters; ++e) {
-            const int own = e / 4 * 2 + e % 2;
-            s[half][e] = ptx::soft_cap(s[half][e] * scale[own], p.soft_cap, p.inverse_soft_cap);
-          }
-        }
-      }
-      const int first_key = (segment.position_tile + tile) * kPageTokens;
-      if (first_key + kPageTokens - 1 > first_position || last_position - first_key >= p.window) {
-#pragma unroll
-        for (int e = 0; e < kRegisters; ++e) {
-          const int column = min(e / 4 * 8 + column0 + e % 2, rows - 1);
-          const int position = sequence.first_position + (first_row + column) / p.group;
-          const int row = warp * 16 + e / 2 % 2 * 8 + lane / 4;
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const int age = position - (first_key + half * 64 + row);
-            if (age < 0 || age >= p.window) s[half][e] = -INFINITY;
-          }
-        }
-      }
-
-      // The tile's maximum of each column: over the thread's keys, the warp, the four warps.
-      float top[kOwned];
-#pragma unroll
-      for (int e = 0; e < kOwned; ++e) {
-        const int at = e / 2 * 4 + e % 2;
-        top[e] = fmaxf(fmaxf(s[0][at], s[0][at + 2]), fmaxf(s[1][at], s[1][at + 2]));
-#pragma unroll
-        for (int step = 4; step < 32; step *= 2) top[e] = fmaxf(top[e], __shfl_xor_sync(~0U, top[e], step));
-      }
-      if (lane < 4) {
-#pragma unroll
-        for (int e = 0; e < kOwned; ++e) maxima[warp * kColumns + e / 2 * 8 + column0 + e % 2] = top[e];
-      }
-      ptx::named_barrier(kConsumerBarrier, kDecodeConsumers);
-      float old_weight[kOwned];
-      float new_weight[kOwned];
-      float offset[kOwned];
-      float unit[kOwned];
-#pragma unroll
-      for (int e = 0; e < kOwned; ++e) {
-        const int column = e / 2 * 8 + column0 + e % 2;
-        unit[e] = p.soft_cap != 0.0F ? 1.0F : scale[e];
-        float largest = fmaxf(fmaxf(maxima[column], maxima[kColumns + column]),
-                              fmaxf(maxima[2 * kColumns + column], maxima[3 * kColumns + column])) *
-                        unit[e];
-        largest = fmaxf(largest, kNothing);
-        const float next = fmaxf(maximum[e], largest);
-        const float reference = kTile ? largest : next;
-        old_weight[e] = ptx::exp2_approx(maximum[e] - next);
-        new_weight[e] = ptx::exp2_approx(reference - next);
-        offset[e] = kProbabilityExponent - reference;
-        maximum[e] = next;
-      }
-
-      // P to shared memory: each lane pair swaps so that a lane has 4 neighbouring positions of one column.
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j) {
-          uint32_t pairs[2];
-#pragma unroll
-          for (int c = 0; c < 2; ++c) {
-            const int e = 2 * j + c;
-            pairs[c] = ptx::to_e4m3x2(ptx::exp2_approx(fmaf(s[half][4 * j + c], unit[e], offset[e])),
-                                      ptx::exp2_approx(fmaf(s[half][4 * j + 2 + c], unit[e], offset[e])));
-          }
-          const uint32_t received = __shfl_xor_sync(~0U, odd ? pairs[0] : pairs[1], 4);
-          const uint32_t word =
-              odd ? __byte_perm(received, pairs[1], 0x5140) : __byte_perm(pairs[0], received, 0x5140);
-          const int column = 8 * j + column0 + odd;
-          const int chunk = (half * 4 + warp) ^ (column % 8);
-          *reinterpret_cast<uint32_t*>(shared + Shared::kP + column * 128 + chunk * 16 + lane / 8 * 4) = word;
-        }
-      }
-      ptx::async_proxy_fence();
-      ptx::named_barrier(kConsumerBarrier, kDecodeConsumers);
-
-      // O^T = V^T P^T, and the sum of P by a row of ones, so that it is rounded as O is.
-      const uint32_t value_low = Operand::low(values);
-      const uint32_t p_low = Operand::low(base + Shared::kP);
-      constexpr int kCount =
-          kBlocks > 2 && kColumns > 8 ? 2 : kBlocks;  // blocks at a time, as the registers allow
-      float ones[kRegisters];
-      if constexpr (kMode == Fp8Accumulate::single) {
-#pragma unroll
-        for (int block = 0; block < kBlocks; ++block) {
-#pragma unroll
-          for (int e = 0; e < kRegisters; ++e) output[block][e] *= old_weight[e / 4 * 2 + e % 2];
-        }
-      }
-#pragma unroll
-      for (int first = 0; first < kBlocks; first += kCount) {
-        float part[kCount][kRegisters];
+      for (int base = 0; base < kSteps; base += kBatch) {
+        float part[kBatch][2][kRegisters];
         ptx::wgmma_fence();
 #pragma unroll
-        for (int step = 0; step < 4; ++step) {
-          const uint64_t probabilities = Operand::of(p_low + (step * 32 >> 4));
+        for (int i = 0; i < kBatch; ++i) {
 #pragma unroll
-          for (int i = 0; i < kCount; ++i) {
-            const uint64_t rows64 = Operand::of(value_low + (((first + i) * 64 * 128 + step * 32) >> 4));
-            if constexpr (kMode == Fp8Accumulate::single) {
-              Mma::add_shared(output[first + i], rows64, probabilities);
-            } else if (step == 0) {
-              Mma::zero_shared(part[i], rows64, probabilities);
-            } else {
-              Mma::add_shared(part[i], rows64, probabilities);
-            }
-          }
-          if (first == 0) {
-            const uint64_t ones64 = ptx::RepeatedRows::of(base + Shared::kOnes);
-            if (step == 0) {
-              Mma::zero_shared(ones, ones64, probabilities);
-            } else {
-              Mma::add_shared(ones, ones64, probabilities);
-            }
+          for (int half = 0; half < 2; ++half) {
+            Mma::zero_shared(part[i][half], key_operand(half, base + i), query_operand(base + i));
           }
         }
         ptx::wgmma_commit();
         ptx::wgmma_wait<0>();
-        if (first + kCount == kBlocks && lane == 0) ptx::barrier_arrive(tile_empty + stage * 8);
-        if (first == 0) ptx::hold(ones);
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          if constexpr (kMode == Fp8Accumulate::single) {
-            ptx::hold(output[first + i]);
-          } else {
-            ptx::hold(part[i]);
+        for (int i = 0; i < kBatch; ++i) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            ptx::hold(part[i][half]);
 #pragma unroll
             for (int e = 0; e < kRegisters; ++e) {
-              const int own = e / 4 * 2 + e % 2;
-              output[first + i][e] =
-                  fmaf(part[i][e], new_weight[own], output[first + i][e] * old_weight[own]);
+              s[half][e] = base + i == 0 ? part[i][half][e] : s[half][e] + part[i][half][e];
             }
           }
         }
       }
-#pragma unroll
-      for (int e = 0; e < kOwned; ++e)
-        sum[e] = fmaf(ones[e / 2 * 4 + e % 2], new_weight[e], sum[e] * old_weight[e]);
-      if (++stage == kStages) {
-        stage = 0;
-        parity ^= 1;
-      }
     }
-    if (lane == 0) ptx::barrier_arrive(q_empty + slot * 8);
-    slot ^= 1;
-    if (slot == 0) q_parity ^= 1;
-
-    if (segment.count == segment.tiles) {  // whole: straight to the output
-      const OutputRow<kHeadDim> writer(p, sequence, segment.head, first_row);
-#pragma unroll
-      for (int j = 0; j < kColumns / 8; ++j) {
-        float factor[2];
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          factor[c] = writer.factor(min(8 * j + column0 + c, rows - 1), maximum[2 * j + c], sum[2 * j + c]);
-        }
-        const int column = 8 * j + column0 + odd;
-#pragma unroll
-        for (int block = 0; block < kBlocks; ++block) {
-#pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            const float2 pair = pair_columns(output[block][4 * j + 2 * r] * factor[0],
-                                             output[block][4 * j + 2 * r + 1] * factor[1], odd);
-            const int row = block * 64 + warp * 16 + r * 8 + lane / 8 * 2;
-            if (column < rows) writer.store(column, value_dim(row), pair);
-          }
-        }
-      }
-      continue;
-    }
-
-    float* partial = partial_slot<kHeadDim, kColumns>(p, blockIdx.x, segment.at_share_begin ? 0 : 1);
-#pragma unroll
-    for (int e = 0; e < kOwned; ++e) {
-      const int column = e / 2 * 8 + column0 + e % 2;
-      if (column >= rows) continue;
-      if (warp == 0 && lane < 4) reinterpret_cast<float2*>(partial)[column] = {maximum[e], sum[e]};
-#pragma unroll
-      for (int block = 0; block < kBlocks; ++block) {
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int row = block * 64 + warp * 16 + r * 8 + lane / 4;
-          partial[2 * kColumns + column * kHeadDim + row] = output[block][e / 2 * 4 + 2 * r + e % 2];
-        }
-      }
-    }
-    merge_segment<kHeadDim, kColumns>(p, walk, segment, sequence, rows, flag);
   }
-}
 
-template <int kHeadDim, int kColumns, Fp8Accumulate kMode>
-cudaError_t launch_decode_fp8(const KernelParams& params, int ctas, cudaStream_t stream) {
-  return launch(decode_fp8_kernel<kHeadDim, kColumns, kMode>,
-                {dim3(static_cast<unsigned>(ctas)), kDecodeThreads, DecodeShared<kHeadDim, kColumns>::kTotal},
-                stream, params);
-}
+  // P of 8 columns from column 8j on to shared memory, keys in the order of V^T's rows: each lane pair swaps
+  // so that a lane has 4 neighbouring positions of one column. p[half][2r + c]: key 64 half + 16 warp + 8r +
+  // lane / 4, column 8j + lane % 4 * 2 + c.
+  static __device__ __forceinline__ void store_probabilities(uint8_t* image, int j, const float (&p)[2][4]) {
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
+    const bool odd = (lane & 4) != 0;
+    const int column = 8 * j + lane % 4 * 2 + odd;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t pairs[2] = {ptx::to_e4m3x2(p[half][0], p[half][2]),
+                                 ptx::to_e4m3x2(p[half][1], p[half][3])};
+      const uint32_t received = __shfl_xor_sync(~0U, odd ? pairs[0] : pairs[1], 4);
+      const uint32_t word =
+          odd ? __byte_perm(received, pairs[1], 0x5140) : __byte_perm(pairs[0], received, 0x5140);
+      const int chunk = (half * 4 + warp) ^ (column % 8);
+      *reinterpret_cast<uint32_t*>(image + column * 128 + chunk * 16 + lane / 8 * 4) = word;
+    }
+  }
+
+  // Operands of the second product for a step of keys: 64 rows of V^T, ones in their place, and P.
+  static __device__ __forceinline__ uint64_t values(uint32_t low, int block, int step) {
+    return Operand::of(low + ((block * 64 * 128 + step * 32) >> 4));
+  }
+  static __device__ __forceinline__ uint64_t probabilities(uint32_t low, int step) {
+    return Operand::of(low + (step * 32 >> 4));
+  }
+  static __device__ __forceinline__ void multiply_values(float* d, uint64_t a, uint64_t b, bool add) {
+    add ? Mma::add_shared(d, a, b) : Mma::zero_shared(d, a, b);
+  }
+  static __device__ __forceinline__ void multiply_ones(float* d, uint64_t a, uint64_t b, bool add) {
+    add ? Mma::add_shared(d, a, b) : Mma::zero_shared(d, a, b);
+  }
+};
 
 }  // namespace kv8::attention::cuda::sm90

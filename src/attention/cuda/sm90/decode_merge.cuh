@@ -25,6 +25,12 @@ __device__ __forceinline__ int64_t query_index(const KernelParams& p, const Sequ
          row % p.group;
 }
 
+// The dim that a row of the product stands for: V^T's rows are permuted in an FP8 page.
+template <CacheFormat kFormat>
+__device__ __forceinline__ int output_dim(int row) {
+  return kFormat == CacheFormat::fp8 ? value_dim(row) : row;
+}
+
 // Writes rows of a segment; a column is a row of it.
 template <int kHeadDim>
 class OutputRow {
@@ -80,7 +86,7 @@ __device__ __forceinline__ bool last_to_arrive(uint32_t* counter, int count, int
   return last;
 }
 
-// Merges `count` parts (slot(i) finds them) and hands each quad of V^T rows on: use(column, row, maximum,
+// Merges `count` parts (slot(i) finds them) and hands each quad of rows on: use(column, row, maximum,
 // sum, quad).
 template <int kHeadDim, int kColumns, class Slot, class Use>
 __device__ __forceinline__ void merge_parts(int count, int rows, Slot slot, Use use) {
@@ -119,7 +125,7 @@ __device__ __forceinline__ void merge_parts(int count, int rows, Slot slot, Use 
 }
 
 // Called by all consumers of a CTA once its part of the segment is in its slot.
-template <int kHeadDim, int kColumns>
+template <CacheFormat kFormat, int kHeadDim, int kColumns>
 __device__ __forceinline__ void merge_segment(const KernelParams& p, const DecodeWalk& walk,
                                               const DecodeSegment& segment, const Sequence& sequence,
                                               int rows, int* flag) {
@@ -141,8 +147,8 @@ __device__ __forceinline__ void merge_segment(const KernelParams& p, const Decod
   const OutputRow<kHeadDim> writer(p, sequence, segment.head, segment.row_block * kColumns);
   auto write = [&](int column, int row, float maximum, float sum, float4 quad) {
     const float factor = writer.factor(column, maximum, sum);
-    writer.store(column, value_dim(row), {quad.x * factor, quad.y * factor});
-    writer.store(column, value_dim(row + 2), {quad.z * factor, quad.w * factor});
+    writer.store(column, output_dim<kFormat>(row), {quad.x * factor, quad.y * factor});
+    writer.store(column, output_dim<kFormat>(row + 2), {quad.z * factor, quad.w * factor});
   };
 
   if (parts <= kPartsAtOnce) {
