@@ -71,7 +71,13 @@ int stored_at(CacheFormat format, const std::vector<uint8_t>& bytes, size_t at) 
   return format == CacheFormat::fp8 ? bytes[at] : bytes[at] | bytes[at + 1] << 8;
 }
 
-// Counts where stored numbers differ; more than a neighbour is never right.
+double value_of(CacheFormat format, int code) {
+  return format == CacheFormat::fp8 ? from_e4m3(static_cast<uint8_t>(code))
+                                    : from_bf16(static_cast<uint16_t>(code));
+}
+
+// Counts where stored numbers differ; more than a neighbour is never right, but where a rotation cancels:
+// what float32 leaves there may be several of bf16's steps, and is nothing beside the head's other numbers.
 struct Differences {
   CacheFormat format;
   int64_t count = 0;
@@ -82,7 +88,8 @@ struct Differences {
     const int sign = format == CacheFormat::fp8 ? 0x80 : 0x8000;
     ++count;
     if (got == right || ((got | right) & (sign - 1)) == 0) return;
-    const bool near = (got & sign) == (right & sign) && std::abs(got - right) == 1;
+    const bool near = ((got & sign) == (right & sign) && std::abs(got - right) == 1) ||
+                      std::fabs(value_of(format, got) - value_of(format, right)) < 1e-6;
     ++(near ? off_by_one : wrong);
   }
 };
@@ -95,11 +102,13 @@ void check_append(const AppendCase& c, int poison) {
   std::mt19937 random(c.head_dim + c.q_heads + poison);
   std::normal_distribution<float> normal(0.0F, 1.0F);
   // A chunk from the start, one from the middle of a page over its end, one in the middle, decode tokens, one
-  // of them a page's first, far positions, and a sequence without rows.
+  // of them a page's first, far positions, a sequence without rows, and chunks that end between aligned 32
+  // tokens.
   run.sequences = {
       {0, 150, 0, 0},   {150, 77, 100, 1}, {227, 20, 37, 2}, {247, 0, 5, 3},
-      {247, 1, 300, 4}, {248, 1, 256, 5},  {249, 1, 127, 6}, {250, 3, 1000003 / 128 * 128 + 126, 7}};
-  const int rows = 253;
+      {247, 1, 300, 4}, {248, 1, 256, 5},  {249, 1, 127, 6}, {250, 3, 1000003 / 128 * 128 + 126, 7},
+      {253, 64, 0, 8},  {317, 32, 128, 9}};
+  const int rows = 349;
   int32_t next_page = 0;
   size_t table_stride = 0;
   for (const Sequence& s : run.sequences)
@@ -201,8 +210,9 @@ void check_append(const AppendCase& c, int poison) {
         const size_t index = static_cast<size_t>(row) * c.q_heads + head;
         if (fp8) scale_error = std::max(scale_error, std::fabs(got_scale[index] / (largest / 448) - 1));
         for (int dim = 0; dim < c.head_dim; ++dim) {
+          const float inverse = fp8 ? 1.0F / (static_cast<float>(largest) / 448.0F) : 1.0F;
           queries.add(stored_at(c.format, got_q, (index * c.head_dim + dim) * bytes),
-                      stored(c.format, fp8 ? y[dim] / (largest / 448) : y[dim]));
+                      stored(c.format, static_cast<float>(y[dim]) * inverse));
         }
       }
       for (int head = 0; head < c.kv_heads; ++head) {

@@ -116,7 +116,8 @@ __device__ int append_values(const Batch& batch, const __nv_bfloat16* values, in
               column[(row + key - begin) * ValueTile<kHeadDim>::kPitch];
         }
       }
-      if (!clear || end == kValueGroup) continue;  // the last group of a page clears what is behind it
+      // The group of the sequence's last row clears what is behind it.
+      if (!clear || begin + place.end - place.position > kValueGroup) continue;
       for (int slot = slot0 + kValueGroup + first; slot < kPageTokens; slot += kValueGroup) {
         *reinterpret_cast<uint4*>(page + value_offset(CacheFormat::fp8, kHeadDim, slot, dim)) = {0, 0, 0, 0};
       }
