@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "cli/cache_cost.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/terminal.h"
@@ -79,11 +80,9 @@ void print_text(const ModelInfo& info) {
   }
   const auto per_token = [&](const char* format) {
     const kv_cache::CachePlan& plan = info.plans.at(format);
-    std::string text =
-        fmt::format("{} bytes a token; {} for {} tokens", with_thousands(plan.token_bytes()),
-                    human_bytes(static_cast<double>(plan.sequence_bytes(config.max_positions, 1))),
-                    with_thousands(config.max_positions));
-    return text;
+    return fmt::format("{}; {} for {} tokens", cache_text(plan),
+                       human_bytes(static_cast<double>(plan.sequence_bytes(config.max_positions, 1))),
+                       with_thousands(config.max_positions));
   };
   std::vector<std::pair<std::string, std::string>> fields = {
       {"family", fmt::format("{} ({})", config.family, config.model_type)},
@@ -130,10 +129,9 @@ void print_json(const ModelInfo& info) {
   }
   Json cache = Json::object();
   for (const auto& [name, plan] : info.plans) {
-    cache[name] = {{"bytes_per_token", plan.token_bytes()},
-                   {"window_bytes_per_sequence", plan.window_bytes()},
-                   {"scale_bytes", plan.scale_bytes()},
-                   {"bytes_at_full_context", plan.sequence_bytes(config.max_positions, 1)}};
+    cache[name] = cache_json(plan);
+    cache[name]["scale_bytes"] = plan.scale_bytes();
+    cache[name]["bytes_at_full_context"] = plan.sequence_bytes(config.max_positions, 1);
   }
   const Json json = {{"path", info.path},
                      {"family", config.family},

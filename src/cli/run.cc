@@ -3,6 +3,7 @@
 #include <memory>
 #include <random>
 
+#include "cli/cache_cost.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/terminal.h"
@@ -34,38 +35,33 @@ constexpr const char* kExamples =
     "The answer goes to stdout, everything else to stderr. Ctrl-C ends the answer and still prints the "
     "summary.";
 
-std::string speed(int64_t tokens, double seconds) {
-  return fmt::format("{} tokens in {:.2f} s ({:.1f} tokens/s)", with_thousands(tokens), seconds,
-                     seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0);
+// timed: how many of the tokens the seconds were spent on.
+std::string speed(int64_t tokens, int64_t timed, double seconds) {
+  std::string text =
+      fmt::format("{} token{} in {:.2f} s", with_thousands(tokens), tokens == 1 ? "" : "s", seconds);
+  if (timed > 0 && seconds > 0)
+    text += fmt::format(" ({:.1f} tokens/s)", static_cast<double>(timed) / seconds);
+  return text;
 }
 
-struct CacheCost {
-  int64_t token_bytes = 0;  // of one more token of context, as the cache is
-  int64_t bf16_bytes = 0;   // what BF16 would take
-};
-
-CacheCost cache_cost(const engine::Engine& engine) {
-  CacheCost cost;
-  for (const kv_cache::CacheLayer& layer : engine.cache_plan().layers) {
-    cost.token_bytes += layer.token_bytes();
-    kv_cache::CacheLayer bf16 = layer;
-    bf16.format = kv_cache::KvFormat::bf16;
-    cost.bf16_bytes += bf16.token_bytes();
-  }
-  return cost;
+// By format: as it is, and what BF16 would take.
+Json cache_costs(const engine::Engine& engine, const ModelOptions& options) {
+  Json costs = {{"bf16", cache_json(plan_in(engine.cache_plan(), kv_cache::KvFormat::bf16))}};
+  costs[options.kv_cache_dtype] = cache_json(engine.cache_plan());
+  return costs;
 }
 
 void print_summary(const engine::Engine& engine, const engine::GenerationResult& result,
                    const ModelOptions& options) {
-  const CacheCost cost = cache_cost(engine);
-  // The first token comes out of the prefill, so decoding drew one fewer.
-  const int64_t decoded = std::max<int64_t>(static_cast<int64_t>(result.tokens.size()) - 1, 0);
-  fmt::print(stderr, "\n  prompt  {}\n", speed(result.prompt_tokens, result.prefill_seconds));
-  fmt::print(stderr, "  answer  {}, ended by {}\n", speed(decoded, result.decode_seconds),
+  const auto answered = static_cast<int64_t>(result.tokens.size());
+  fmt::print(stderr, "\n  prompt  {}\n",
+             speed(result.prompt_tokens, result.prompt_tokens, result.prefill_seconds));
+  // The first token comes out of the prefill, so the time is that of one fewer.
+  fmt::print(stderr, "  answer  {}, ended by {}\n", speed(answered, answered - 1, result.decode_seconds),
              to_string(result.finish));
-  fmt::print(stderr, "  cache   {} bytes a token in {} (bf16: {}), scales {}\n",
-             with_thousands(cost.token_bytes), options.kv_cache_dtype, with_thousands(cost.bf16_bytes),
-             engine.scales_description());
+  fmt::print(stderr, "  cache   {}: {}; bf16: {}; scales {}\n", options.kv_cache_dtype,
+             cache_text(engine.cache_plan()),
+             cache_text(plan_in(engine.cache_plan(), kv_cache::KvFormat::bf16)), engine.scales_description());
   fmt::print(stderr, "  memory  {} at its peak; {}\n", human_bytes(static_cast<double>(peak_memory_bytes())),
              engine.backend());
   if (const int64_t saturated = engine.saturations(); saturated > 0) {
@@ -79,7 +75,6 @@ void print_summary(const engine::Engine& engine, const engine::GenerationResult&
 
 void print_json(const engine::Engine& engine, const engine::GenerationResult& result,
                 const RunOptions& options, uint64_t seed) {
-  const CacheCost cost = cache_cost(engine);
   const Json json = {{"text", result.text},
                      {"tokens", result.tokens},
                      {"finish_reason", to_string(result.finish)},
@@ -92,8 +87,7 @@ void print_json(const engine::Engine& engine, const engine::GenerationResult& re
                      {"kv_cache_dtype", options.model.kv_cache_dtype},
                      {"kv_scales", engine.scales_description()},
                      {"attention_accumulate", options.model.accumulate},
-                     {"cache_bytes_per_token", cost.token_bytes},
-                     {"cache_bytes_per_token_bf16", cost.bf16_bytes},
+                     {"cache", cache_costs(engine, options.model)},
                      {"saturations", engine.saturations()},
                      {"peak_memory_bytes", peak_memory_bytes()}};
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));

@@ -50,6 +50,41 @@ class Case(unittest.TestCase):
         return folder
 
 
+def byte_characters():
+    """The character that stands for each byte in a byte-level tokenizer: itself if it can be seen, else one from 256 on."""
+    seen = [*range(ord("!"), ord("~") + 1), *range(ord("\xa1"), ord("\xac") + 1), *range(ord("\xae"), ord("\xff") + 1)]
+    hidden = iter(range(256, 512))
+    return [chr(byte) if byte in seen else chr(next(hidden)) for byte in range(256)]
+
+
+def byte_tokenizer():
+    """A tokenizer.json whose ids are the text's bytes: enough to run text through a tiny model."""
+    return {"version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+            "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "vocab": {character: byte for byte, character in enumerate(byte_characters())}, "merges": []}}
+
+
+class TextCase(Case):
+    """Cases that run text through the fixtures' models, which have no tokenizers of their own."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+    def text_model(self, name, **files):
+        """A folder with the fixture's model, a tokenizer of bytes, and more files as JSON or text."""
+        folder = self.folder / name
+        folder.mkdir()
+        for path in self.model(name).iterdir():
+            (folder / path.name).symlink_to(path.resolve())
+        (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+        for file, content in files.items():
+            (folder / file.replace("__", ".")).write_text(content if isinstance(content, str) else json.dumps(content))
+        return folder
+
+
 class CommandLine(Case):
     def test_version(self):
         text = self.expect(kv8("version"), OK).stdout
@@ -209,6 +244,39 @@ class BenchLatency(Case):
             self.assertIn("interrupted", errors)
 
 
+class Text(TextCase):
+    def test_info_and_run_tell_the_same_costs_of_the_cache(self):
+        for name in sorted(path.name for path in (FIXTURES / "models").iterdir() if path.name in FAMILIES):
+            with self.subTest(name):
+                folder = self.text_model(name)
+                info = json.loads(self.expect(kv8("info", folder, "--json"), OK).stdout)["cache"]
+                ran = json.loads(self.expect(kv8("run", folder, "-p", "x", "-n", 2, "--json"), OK).stdout)["cache"]
+                for dtype in ("fp8", "bf16"):
+                    for number in ("bytes_per_token", "window_bytes_per_sequence"):
+                        self.assertEqual(ran[dtype][number], info[dtype][number], f"{dtype} {number}")
+                # By hand: K and V of every layer without a window, and of the window's tokens in the others.
+                config = json.loads((folder / "config.json").read_text())
+                kinds = config.get("layer_types") or ["full_attention"] * config["num_hidden_layers"]
+                heads = config["num_key_value_heads"] * (config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
+                full = kinds.count("full_attention")
+                self.assertEqual(info["fp8"]["bytes_per_token"], full * 2 * heads)
+                self.assertEqual(info["bf16"]["window_bytes_per_sequence"],
+                                 (len(kinds) - full) * 4 * heads * (config.get("sliding_window") or 0))
+                told = self.expect(kv8("info", folder), OK).stdout
+                summary = self.expect(kv8("run", folder, "-p", "x", "-n", 2), OK).stderr
+                cost = f"{info['fp8']['bytes_per_token']:,} bytes a token"
+                for text in (told, summary):
+                    self.assertIn(cost, text)
+                    self.assertEqual("at most in windows" in text, full < len(kinds))
+
+    def test_the_summary_counts_the_tokens_of_the_answer(self):
+        folder = self.text_model("llama")
+        for count in (1, 2, 5):
+            result = self.expect(kv8("run", folder, "-p", "abc", "-n", count, "--ignore-eos", "--temperature", 0), OK)
+            self.assertRegex(result.stderr, rf"answer  {count} tokens? in ")
+            self.assertRegex(result.stderr, r"prompt  3 tokens in ")
+
+
 class DefaultModel(Case):
     """The 135M model, where it has been fetched already (`make run`, or scripts/fetch_model.py)."""
 
@@ -224,7 +292,7 @@ class DefaultModel(Case):
         answer = self.run_json("-p", "What is the capital of France? Answer with one word.", "--kv-cache-dtype", "fp8", "-n", 16)
         self.assertIn("Paris", answer["text"])
         self.assertEqual(answer["kv_cache_dtype"], "fp8")
-        self.assertEqual(answer["cache_bytes_per_token_bf16"], 2 * answer["cache_bytes_per_token"])
+        self.assertEqual(answer["cache"]["bf16"]["bytes_per_token"], 2 * answer["cache"]["fp8"]["bytes_per_token"])
 
     def test_prompt_comes_from_stdin_or_option_alike(self):
         prompt = "Name a colour."
