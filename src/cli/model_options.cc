@@ -55,7 +55,9 @@ void add_engine_options(CLI::App& command, ModelOptions& options) {
 }
 
 Expected<std::string> locate_model(const std::string& model) {
-  if (std::filesystem::exists(model)) return model;
+  std::error_code ignored;  // what can't be looked at is an error of whoever opens it
+  if (std::filesystem::symlink_status(model, ignored).type() != std::filesystem::file_type::not_found)
+    return model;
   if (is_fetchable_model(model)) return fetch_model(model);
   return make_error(ErrorCode::not_found,
                     "{}: no such folder or file, and no model of that name (kv8 fetches: {})", model,

@@ -28,9 +28,9 @@ Json token_list(const text::Tokenizer& tokenizer, const std::vector<int32_t>& id
 
 Expected<int> execute(TokenizeOptions& options) {
   KV8_ASSIGN_OR_RETURN(const std::string path, locate_model(options.model));
-  KV8_ASSIGN_OR_RETURN(const formats::Checkpoint checkpoint, formats::Checkpoint::open(path));
+  KV8_ASSIGN_OR_RETURN(const formats::Checkpoint checkpoint, formats::Checkpoint::open_text(path));
   KV8_ASSIGN_OR_RETURN(const auto tokenizer, engine::load_tokenizer(checkpoint));
-  if (!tokenizer) return make_error(ErrorCode::not_found, "{}: no tokenizer.json", path);
+  if (!tokenizer) return make_error(ErrorCode::not_found, "{}: no vocabulary (tokenizer.ggml.model)", path);
   if (options.decode) {
     for (const int32_t id : options.ids) {
       if (id < 0 || id >= tokenizer->vocab_size()) {
@@ -63,7 +63,8 @@ Expected<int> execute(TokenizeOptions& options) {
 void add_tokenize(CLI::App& app, Selected& selected) {
   CLI::App* command = app.add_subcommand("tokenize", "Turn text into token ids, or ids into text");
   command->footer(
-      "Examples:\n  kv8 tokenize smollm2-135m -p \"Hello world\"\n  kv8 tokenize smollm2-135m --decode 19556 "
+      "MODEL may be a folder with a tokenizer.json alone, or a GGUF with a vocabulary alone.\n\nExamples:\n  "
+      "kv8 tokenize smollm2-135m -p \"Hello world\"\n  kv8 tokenize smollm2-135m --decode 19556 "
       "905");
   auto options = std::make_shared<TokenizeOptions>();
   add_model_argument(*command, options->model);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -11,12 +12,35 @@
 
 namespace kv8 {
 
+namespace {
+
+// A clone without Git LFS has small texts in place of its large files. Whatever reads them would call them
+// damaged.
+Status refuse_lfs_pointer(const MappedFile& file) {
+  constexpr std::string_view kFirstLine = "version https://git-lfs.github.com/spec/";
+  constexpr size_t kMaxBytes = 1024;  // the format's own limit
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  if (text.size() > kMaxBytes || !text.starts_with(kFirstLine)) return {};
+  return make_error(ErrorCode::corrupt_data,
+                    "{}: a Git LFS pointer, not the file itself: run `git lfs pull` where it was cloned, or "
+                    "download the file",
+                    file.path().string());
+}
+
+}  // namespace
+
 Expected<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a named pipe would wait for a writer before we could refuse it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
-    const ErrorCode code = errno == ENOENT ? ErrorCode::not_found : ErrorCode::io;
-    return make_error(code, "{}: cannot open: {}", path.string(), std::strerror(errno));
+    const int error = errno;
+    const ErrorCode code = error == ENOENT ? ErrorCode::not_found : ErrorCode::io;
+    std::error_code no_link;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
+    if (error == ENOENT && !no_link) {
+      return make_error(code, "{}: a link to {}, which isn't there", path.string(), target.string());
+    }
+    return make_error(code, "{}: cannot open: {}", path.string(), std::strerror(error));
   }
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -38,6 +62,7 @@ Expected<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     file.data_ = static_cast<const std::byte*>(data);
   }
   ::close(fd);
+  KV8_RETURN_IF_ERROR(refuse_lfs_pointer(file));
   return file;
 }
 

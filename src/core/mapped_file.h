@@ -12,8 +12,8 @@ namespace kv8 {
 
 class MappedFile {
  public:
-  // Errors: not_found (no such file), io (not a regular file, no permission). An empty file gives an empty
-  // span.
+  // Errors: not_found (no such file, a link that leads nowhere), io (not a regular file, no permission),
+  // corrupt_data (a Git LFS pointer in its place). An empty file gives an empty span.
   static Expected<MappedFile> open(const std::filesystem::path& path);
 
   MappedFile() = default;

@@ -96,7 +96,8 @@ Status Engine::load_text() {
     std::map<std::string, std::string> special;
     if (const auto bos = tokenizer_->bos_id()) special["bos_token"] = tokenizer_->token_text(*bos);
     if (const auto eos = tokenizer_->eos_id()) special["eos_token"] = tokenizer_->token_text(*eos);
-    KV8_ASSIGN_OR_RETURN(chat_template_, text::ChatTemplate::create(*source, std::move(special)));
+    KV8_ASSIGN_OR_RETURN(chat_template_, text::ChatTemplate::create(*source, std::move(special),
+                                                                    checkpoint_->chat_template_source()));
   }
   return {};
 }

@@ -15,9 +15,10 @@ namespace {
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 constexpr size_t kMaxIndexBytes = size_t{100} << 20;
 
+// A link counts even where it leads nowhere: reading it is an error then, which names it, and not silence.
 bool is_there(const std::filesystem::path& path) {
   std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
+  return std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found;
 }
 
 Expected<Json> read_json(const std::filesystem::path& path, size_t max_bytes) {
@@ -93,6 +94,27 @@ Expected<Checkpoint> Checkpoint::open(const std::filesystem::path& path) {
                       "{}: name the folder that has config.json, not its weights", path.string());
   } else {
     KV8_RETURN_IF_ERROR(checkpoint.open_gguf(path));
+    KV8_RETURN_IF_ERROR(checkpoint.read_gguf_model());
+    KV8_RETURN_IF_ERROR(checkpoint.read_gguf_chat());
+  }
+  return checkpoint;
+}
+
+Expected<Checkpoint> Checkpoint::open_text(const std::filesystem::path& path) {
+  std::error_code ignored;
+  Checkpoint checkpoint;
+  checkpoint.path_ = path;
+  if (std::filesystem::is_directory(path, ignored)) {
+    checkpoint.folder_ = path;
+    KV8_RETURN_IF_ERROR(checkpoint.open_tokenizer());
+    if (!checkpoint.tokenizer_json_path_) {
+      return make_error(ErrorCode::not_found, "{}: no tokenizer.json{}", path.string(), gguf_hint(path));
+    }
+  } else if (path.extension() == ".safetensors" || path.extension() == ".json") {
+    return make_error(ErrorCode::invalid_argument, "{}: name the folder that has tokenizer.json",
+                      path.string());
+  } else {
+    KV8_RETURN_IF_ERROR(checkpoint.open_gguf(path));
   }
   return checkpoint;
 }
@@ -107,7 +129,8 @@ Status Checkpoint::open_folder(const std::filesystem::path& folder) {
   config_source_ = config_path.string();
   KV8_ASSIGN_OR_RETURN(config_, read_json(config_path, kMaxConfigBytes));
   KV8_RETURN_IF_ERROR(open_weights());
-  return open_texts();
+  KV8_RETURN_IF_ERROR(open_tokenizer());
+  return open_chat();
 }
 
 Status Checkpoint::open_weights() {
@@ -168,17 +191,25 @@ Status Checkpoint::open_shards(const std::filesystem::path& index_path) {
   return {};
 }
 
-Status Checkpoint::open_texts() {
+Status Checkpoint::open_tokenizer() {
+  if (const auto path = folder_ / "tokenizer_config.json"; is_there(path)) {
+    KV8_ASSIGN_OR_RETURN(tokenizer_config_, read_json(path, kMaxConfigBytes));
+  }
+  if (const auto path = folder_ / "tokenizer.json"; is_there(path)) tokenizer_json_path_ = path;
+  return {};
+}
+
+Status Checkpoint::open_chat() {
   if (const auto path = folder_ / "generation_config.json"; is_there(path)) {
     KV8_ASSIGN_OR_RETURN(generation_config_, read_json(path, kMaxConfigBytes));
   }
-  if (const auto path = folder_ / "tokenizer_config.json"; is_there(path)) {
-    KV8_ASSIGN_OR_RETURN(tokenizer_config_, read_json(path, kMaxConfigBytes));
+  if (tokenizer_config_.is_object()) {
     chat_template_ = template_in(tokenizer_config_);
+    chat_template_source_ = (folder_ / "tokenizer_config.json").string() + ": chat_template";
   }
-  if (const auto path = folder_ / "tokenizer.json"; is_there(path)) tokenizer_json_path_ = path;
   if (const auto path = folder_ / "chat_template.jinja"; is_there(path)) {
     KV8_ASSIGN_OR_RETURN(chat_template_, read_text_file(path, kMaxConfigBytes));
+    chat_template_source_ = path.string();
   }
   return {};
 }
@@ -187,7 +218,11 @@ Status Checkpoint::open_gguf(const std::filesystem::path& file) {
   folder_ = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
   KV8_ASSIGN_OR_RETURN(Gguf gguf, Gguf::open(file));
   gguf_ = std::make_unique<Gguf>(std::move(gguf));
-  config_source_ = file.string();
+  return {};
+}
+
+Status Checkpoint::read_gguf_model() {
+  config_source_ = path_.string();
   KV8_ASSIGN_OR_RETURN(config_, hf_config_from_gguf(*gguf_));
   KV8_ASSIGN_OR_RETURN(const std::string_view architecture, gguf_->string("general.architecture"));
   for (const std::string_view name : gguf_->names()) {
@@ -195,7 +230,7 @@ Status Checkpoint::open_gguf(const std::filesystem::path& file) {
     const TensorView* view = gguf_->find(name);
     const bool is_new = !tensors_.contains(hf_name) && !unreadable_.contains(hf_name);
     if (!is_new) {
-      return make_error(ErrorCode::corrupt_data, "{}: {}: another tensor stands for {} too", file.string(),
+      return make_error(ErrorCode::corrupt_data, "{}: {}: another tensor stands for {} too", config_source_,
                         name, hf_name);
     }
     if (view == nullptr) {
@@ -205,9 +240,14 @@ Status Checkpoint::open_gguf(const std::filesystem::path& file) {
       tensors_.emplace(std::move(hf_name), view);
     }
   }
+  return {};
+}
+
+Status Checkpoint::read_gguf_chat() {
   if (gguf_->has("tokenizer.chat_template")) {
     KV8_ASSIGN_OR_RETURN(const std::string_view text, gguf_->string("tokenizer.chat_template"));
     chat_template_ = text;
+    chat_template_source_ = path_.string() + ": tokenizer.chat_template";
   }
   return {};
 }

@@ -24,6 +24,10 @@ class Checkpoint {
   // read, which are errors once they are asked for.
   static Expected<Checkpoint> open(const std::filesystem::path& path);
 
+  // What a tokenizer needs and nothing else: of a folder tokenizer.json and tokenizer_config.json, of a GGUF
+  // its vocabulary. There is no config, there are no tensors and there is no chat template.
+  static Expected<Checkpoint> open_text(const std::filesystem::path& path);
+
   // The config in the style of config.json; from a GGUF, what formats/gguf_to_hf.h makes of its metadata.
   const Json& config() const { return config_; }
   const std::string& config_source() const { return config_source_; }  // the file, for messages
@@ -42,8 +46,9 @@ class Checkpoint {
   bool is_gguf() const { return gguf_ != nullptr; }
   const Gguf* gguf() const { return gguf_.get(); }
 
-  // The Jinja source of the chat template, wherever it is kept.
+  // The Jinja source of the chat template, wherever it is kept, and where that is, for messages.
   std::optional<std::string> chat_template() const { return chat_template_; }
+  const std::string& chat_template_source() const { return chat_template_source_; }
   std::optional<std::filesystem::path> tokenizer_json_path() const { return tokenizer_json_path_; }
   const Json& tokenizer_config() const { return tokenizer_config_; }  // null if there is none
 
@@ -52,8 +57,11 @@ class Checkpoint {
   Status open_folder(const std::filesystem::path& folder);
   Status open_weights();
   Status open_shards(const std::filesystem::path& index_path);
-  Status open_texts();
+  Status open_tokenizer();
+  Status open_chat();
   Status open_gguf(const std::filesystem::path& file);
+  Status read_gguf_model();
+  Status read_gguf_chat();
 
   std::filesystem::path path_;
   std::filesystem::path folder_;
@@ -68,6 +76,7 @@ class Checkpoint {
   Json tokenizer_config_;
   std::optional<std::filesystem::path> tokenizer_json_path_;
   std::optional<std::string> chat_template_;
+  std::string chat_template_source_;
 };
 
 }  // namespace kv8::formats

@@ -10,7 +10,9 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -244,7 +246,56 @@ class BenchLatency(Case):
             self.assertIn("interrupted", errors)
 
 
+def gguf_string(text):
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def gguf_vocabulary(tokens, merges):
+    """A GGUF of a vocabulary alone, as llama.cpp's converter writes with --vocab-only: no tensors, no sizes of a model."""
+    def strings(values):
+        return struct.pack("<IIQ", 9, 8, len(values)) + b"".join(map(gguf_string, values))
+
+    def string(value):
+        return struct.pack("<I", 8) + gguf_string(value)
+
+    pairs = {"general.architecture": string("llama"), "tokenizer.ggml.model": string("gpt2"),
+             "tokenizer.ggml.pre": string("gpt-2"), "tokenizer.ggml.tokens": strings(tokens),
+             "tokenizer.ggml.token_type": struct.pack("<IIQ", 9, 5, len(tokens)) + struct.pack("<i", 1) * len(tokens),
+             "tokenizer.ggml.merges": strings(merges)}
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs)) + b"".join(gguf_string(key) + value for key, value in pairs.items())
+
+
 class Text(TextCase):
+    def test_tokenizing_needs_no_model(self):
+        (self.folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+        ids = " ".join(str(byte) for byte in "Hé!".encode())
+        self.assertEqual(self.expect(kv8("tokenize", self.folder, "-p", "Hé!"), OK).stdout.strip(), ids)
+        self.assertEqual(self.expect(kv8("tokenize", self.folder, "--decode", *ids.split()), OK).stdout, "Hé!\n")
+        self.assertIn("config.json", self.expect(kv8("info", self.folder), BAD_MODEL).stderr)
+        vocabulary = self.folder / "vocabulary.gguf"
+        vocabulary.write_bytes(gguf_vocabulary([*byte_characters(), "ab"], ["a b"]))
+        self.assertEqual(self.expect(kv8("tokenize", vocabulary, "-p", "xab"), OK).stdout.split(), [str(ord("x")), "256"])
+
+    def test_tokenizing_without_a_tokenizer_names_what_is_missing(self):
+        self.assertIn("no tokenizer.json", self.expect(kv8("tokenize", self.folder, "-p", "x"), BAD_MODEL).stderr)
+        (self.folder / "model.gguf").write_bytes(b"GGUF")
+        self.assertIn("model.gguf", self.expect(kv8("tokenize", self.folder, "-p", "x"), BAD_MODEL).stderr)
+        (self.folder / "tokenizer.json").symlink_to("gone")
+        self.assertIn("a link to gone", self.expect(kv8("tokenize", self.folder, "-p", "x"), BAD_MODEL).stderr)
+
+    def test_a_broken_template_is_named(self):
+        for content, words in (("{% if %}", "chat_template.jinja"), ("{{ nothing() }}", "chat_template.jinja")):
+            with self.subTest(content):
+                folder = self.text_model("llama", chat_template__jinja=content)
+                self.assertIn(words, self.expect(kv8("run", folder, "-p", "x", "-n", 1), BAD_MODEL).stderr)
+            shutil.rmtree(folder)
+        folder = self.text_model("llama", tokenizer_config__json={"chat_template": "{% if %}"})
+        self.assertIn("tokenizer_config.json", self.expect(kv8("run", folder, "-p", "x", "-n", 1), BAD_MODEL).stderr)
+        shutil.rmtree(folder)
+        # What a template refuses about the messages is the user's to change.
+        folder = self.text_model("llama", chat_template__jinja="{{ raise_exception('no system message, please') }}")
+        self.assertIn("no system message, please", self.expect(kv8("run", folder, "-p", "x", "-n", 1), USAGE).stderr)
+
     def test_info_and_run_tell_the_same_costs_of_the_cache(self):
         for name in sorted(path.name for path in (FIXTURES / "models").iterdir() if path.name in FAMILIES):
             with self.subTest(name):

@@ -125,8 +125,11 @@ TEST_F(CheckpointFolder, FindsTheChatTemplateWhereverItIs) {
       folder_ / "tokenizer_config.json",
       R"({"chat_template": [7, {"name": "rag", "template": "{{ rag }}"}, {"name": "default", "template": "{{ two }}"}]})");
   EXPECT_EQ(chat_template(), "{{ two }}");
+  EXPECT_EQ(Checkpoint::open(folder_.path())->chat_template_source(),
+            (folder_ / "tokenizer_config.json").string() + ": chat_template");
   write_bytes(folder_ / "chat_template.jinja", "{{ three }}\n");
   EXPECT_EQ(chat_template(), "{{ three }}\n");
+  EXPECT_EQ(Checkpoint::open(folder_.path())->chat_template_source(), folder_ / "chat_template.jinja");
 }
 
 TEST_F(CheckpointFolder, ReadsWhatComesWithTheModel) {
@@ -163,6 +166,51 @@ TEST_F(CheckpointFolder, SaysWhatIsMissing) {
   const auto weights = Checkpoint::open(folder_ / "one.safetensors");
   ASSERT_FALSE(weights);
   EXPECT_THAT(weights.error().message, HasSubstr("name the folder"));
+}
+
+TEST_F(CheckpointFolder, TextNeedsNoModel) {
+  const auto nothing = Checkpoint::open_text(folder_.path());
+  ASSERT_FALSE(nothing);
+  EXPECT_EQ(nothing.error().code, ErrorCode::not_found);
+  EXPECT_THAT(nothing.error().message, HasSubstr("no tokenizer.json"));
+  std::filesystem::remove(folder_ / "config.json");
+  write_bytes(folder_ / "tokenizer.json", "{}");
+  write_bytes(folder_ / "tokenizer_config.json", R"({"bos_token": "<s>"})");
+  write_bytes(folder_ / "generation_config.json", "{broken");  // none of a tokenizer's business
+  const auto opened = Checkpoint::open_text(folder_.path());
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_EQ(opened->tokenizer_json_path(), folder_ / "tokenizer.json");
+  EXPECT_EQ(opened->tokenizer_config()["bos_token"], "<s>");
+  const auto gguf = Checkpoint::open_text(format_fixture("gguf/qwen3.gguf"));
+  ASSERT_TRUE(gguf) << gguf.error().message;
+  EXPECT_NE(gguf->gguf(), nullptr);
+}
+
+// A link to nothing is a broken checkpoint, not one that has no such file.
+TEST_F(CheckpointFolder, DanglingLinksAreNotAbsence) {
+  for (const char* file : {"chat_template.jinja", "tokenizer_config.json", "generation_config.json"}) {
+    std::filesystem::create_symlink("../blobs/gone", folder_ / file);
+    expect_error(ErrorCode::not_found, {file, "a link to ../blobs/gone, which isn't there"});
+    std::filesystem::remove(folder_ / file);
+  }
+  std::filesystem::create_symlink("gone", folder_ / "tokenizer.json");
+  const auto opened = Checkpoint::open(folder_.path());
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_TRUE(opened->tokenizer_json_path());  // whoever reads it gets the error
+  std::filesystem::create_symlink("gone", folder_ / "model.safetensors");
+  expect_error(ErrorCode::not_found, {"model.safetensors: a link to gone"});
+}
+
+TEST_F(CheckpointFolder, AGitLfsPointerIsCalledOne) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\n"
+      "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
+  write_bytes(folder_ / "one.safetensors", pointer);
+  expect_error(ErrorCode::corrupt_data, {"one.safetensors: a Git LFS pointer", "git lfs pull"});
+  write_bytes(folder_ / "model.gguf", pointer);
+  const auto gguf = Checkpoint::open(folder_ / "model.gguf");
+  ASSERT_FALSE(gguf);
+  EXPECT_THAT(gguf.error().message, HasSubstr("model.gguf: a Git LFS pointer"));
 }
 
 TEST(Checkpoint, OpensEveryModelFixture) {

@@ -16,19 +16,24 @@ struct Position {
 };
 
 struct Failure {
-  ErrorCode code = ErrorCode::invalid_argument;
+  ErrorCode code = ErrorCode::corrupt_data;  // the template is at fault
   std::string message;
   Position at;
 };
 
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Failure{ErrorCode::invalid_argument, fmt::format(format, std::forward<Args>(args)...), {}};
+  throw Failure{ErrorCode::corrupt_data, fmt::format(format, std::forward<Args>(args)...), {}};
 }
 
 template <class... Args>
 [[noreturn]] void fail_at(Position at, fmt::format_string<Args...> format, Args&&... args) {
-  throw Failure{ErrorCode::invalid_argument, fmt::format(format, std::forward<Args>(args)...), at};
+  throw Failure{ErrorCode::corrupt_data, fmt::format(format, std::forward<Args>(args)...), at};
+}
+
+// For what the template itself refuses about its messages, in its own words.
+[[noreturn]] inline void refuse_request(std::string words) {
+  throw Failure{ErrorCode::invalid_argument, std::move(words), {}};
 }
 
 // For what Jinja2 has and this engine leaves out on purpose.

@@ -127,7 +127,7 @@ Value make_joiner(Interpreter&, const Value&, Call arguments) {
 }
 
 Value raise_exception(Interpreter&, const Value&, Call arguments) {
-  fail("{}", to_text(arguments[0]));
+  refuse_request(to_text(arguments[0]));
 }
 
 std::tm local_now() {

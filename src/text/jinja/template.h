@@ -20,8 +20,9 @@ class Template {
   // name stands in messages, which say where: "chat_template.jinja: line 3, column 7: ...".
   static Expected<Template> parse(std::string source, std::string name);
 
-  // context: an object, the template's variables. invalid_argument for what the template itself does wrong
-  // (raise_exception among it) and for a limit reached; unsupported for what is left out of the language.
+  // context: an object, the template's variables. corrupt_data for what the template does wrong and for a
+  // limit reached; invalid_argument for what it refuses itself (raise_exception); unsupported for what is
+  // left out of the language.
   Expected<std::string> render(const OrderedJson& context, const RenderLimits& limits = {},
                                const RenderHooks& hooks = {}) const;
 
