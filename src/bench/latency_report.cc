@@ -141,7 +141,7 @@ Json latency_json(const LatencyReport& report, const LatencyOptions& options, co
     }
     subjects.push_back({{"name", subject.info.name},
                         {"description", subject.info.description},
-                        {"cache_bytes_per_token", subject.info.token_bytes},
+                        {"bytes_per_token", subject.info.token_bytes},
                         {"window_bytes_per_sequence", subject.info.window_bytes},
                         {"points", points},
                         {"itl_fit", fit_json(subject.itl, {"intercept_ms", "slope_ms_per_token"})},

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <limits>
 #include <memory>
 
 #include <fmt/ranges.h>
@@ -11,7 +12,9 @@
 #include "bench/prompts.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
+#include "cli/whole_number.h"
 
 namespace kv8::cli {
 
@@ -136,9 +139,9 @@ Expected<int> execute(LatencyCommand& command) {
   progress.clear();
   const bench::LatencyContext context{command.model.model, subjects.machine, now_iso8601(), command.command};
   if (command.json) {
-    fmt::print("{}\n", bench::latency_json(report, command.options, context).dump(2));
+    print_output("{}\n", bench::latency_json(report, command.options, context).dump(2));
   } else {
-    fmt::print("{}", bench::latency_table(report, command.options, context));
+    print_output("{}", bench::latency_table(report, command.options, context));
   }
   if (!command.html.empty()) {
     KV8_RETURN_IF_ERROR(write_file(command.html, bench::latency_html(report, command.options, context)));
@@ -163,16 +166,19 @@ void add_bench(CLI::App& app, Selected& selected) {
                    "Tokens, comma-separated; those beyond the context are cut to it")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::PositiveNumber);
-  latency->add_option("--output-tokens", options->options.output_tokens, "Tokens of each answer, 2 at least");
-  latency->add_option("--rounds", options->options.rounds, "Times that everything is measured");
-  latency->add_option("--warmups", options->options.warmups, "Runs before, not counted");
+      ->check(whole_number(1));
+  latency->add_option("--output-tokens", options->options.output_tokens, "Tokens of each answer, 2 at least")
+      ->check(whole_number(2));
+  latency->add_option("--rounds", options->options.rounds, "Times that everything is measured")
+      ->check(whole_number(1, std::numeric_limits<int>::max()));
+  latency->add_option("--warmups", options->options.warmups, "Runs before, not counted")
+      ->check(whole_number(0, std::numeric_limits<int>::max()));
   latency
       ->add_option("--caches", options->caches,
                    "What to compare, comma-separated: bf16, fp8, fp8-skip-windows, f32")
       ->delimiter(',')
       ->allow_extra_args(false);
-  latency->add_option("--seed", options->options.seed, "Of the prompts");
+  latency->add_option("--seed", options->options.seed, "Of the prompts")->check(whole_number(0));
   latency->add_option("--html", options->html, "Write a page with tables and plots to this file");
   latency->add_flag("--json", options->json, "Print JSON instead of the table");
   add_engine_options(*latency, options->model);

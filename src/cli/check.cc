@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
 #include "core/json.h"
 #include "eval/golden_check.h"
@@ -62,7 +63,7 @@ void print_json(const eval::GoldenReport& report, const eval::GoldenBounds& boun
                       {{"logit_error", bounds.logit_error},
                        {"rms_error", bounds.rms_error},  // null: none
                        {"margin", bounds.margin}}}};
-  fmt::print("{}\n", json.dump(2));
+  print_output("{}\n", json.dump(2));
 }
 
 // A bound that is no number would let everything pass.

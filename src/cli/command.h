@@ -17,6 +17,7 @@ enum ExitCode : int {
   exit_usage = 2,          // options or values that make no sense
   exit_model = 3,          // a file that is missing, damaged or of an unsupported kind
   exit_memory = 4,         // not enough memory
+  exit_output = 5,         // standard output could not be written
   exit_interrupted = 130,  // Ctrl-C
 };
 

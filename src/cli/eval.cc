@@ -1,8 +1,11 @@
 // kv8 eval: measurements of what FP8 costs. One sub-command per question.
+#include <limits>
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
+#include "cli/whole_number.h"
 #include "core/json.h"
 #include "core/thread_pool.h"
 #include "eval/numerics_report.h"
@@ -18,18 +21,18 @@ struct NumericsCommand {
 };
 
 void print_table(const std::vector<eval::NumericsRow>& rows, const eval::NumericsOptions& options) {
-  fmt::print(
+  print_output(
       "Relative error of attention against float64 on the same quantised Q, K and V (head_dim {}, {} heads, "
       "seed {}).\n"
       "single: one 13-bit accumulator over all keys; two-level: tile sums in float32; tile: two levels in "
       "QK^T too, and\n"
       "P scaled by its own tile; f32: K and V widened, nothing else rounded.\n\n",
       options.head_dim, options.heads, options.seed);
-  fmt::print("{:<14} {:>9} {:>10} {:>10} {:>10} {:>10}\n", "case", "keys", "single", "two-level", "tile",
-             "f32");
+  print_output("{:<14} {:>9} {:>10} {:>10} {:>10} {:>10}\n", "case", "keys", "single", "two-level", "tile",
+               "f32");
   for (const eval::NumericsRow& row : rows) {
-    fmt::print("{:<14} {:>9} {:>10.1e} {:>10.1e} {:>10.1e} {:>10.1e}\n", row.name, with_thousands(row.keys),
-               row.single, row.two_level, row.tile, row.f32);
+    print_output("{:<14} {:>9} {:>10.1e} {:>10.1e} {:>10.1e} {:>10.1e}\n", row.name, with_thousands(row.keys),
+                 row.single, row.two_level, row.tile, row.f32);
   }
 }
 
@@ -45,7 +48,7 @@ void print_json(const std::vector<eval::NumericsRow>& rows, const eval::Numerics
   }
   const Json json = {
       {"head_dim", options.head_dim}, {"heads", options.heads}, {"seed", options.seed}, {"rows", list}};
-  fmt::print("{}\n", json.dump(2));
+  print_output("{}\n", json.dump(2));
 }
 
 Expected<int> execute(NumericsCommand& command) {
@@ -74,12 +77,16 @@ void add_eval(CLI::App& app, Selected& selected) {
       "emulated bit for\n"
       "bit. docs/numerics.md explains the columns.\n\nExample:\n  kv8 eval numerics --max-keys 32768");
   auto options = std::make_shared<NumericsCommand>();
-  numerics->add_option("--max-keys", options->options.max_keys, "The longest context, 1,024 at least");
-  numerics->add_option("--head-dim", options->options.head_dim, "A multiple of 32");
-  numerics->add_option("--heads", options->options.heads, "Independent rows that the errors are taken over");
-  numerics->add_option("--seed", options->options.seed, "Of the random numbers");
+  numerics->add_option("--max-keys", options->options.max_keys, "The longest context, 1,024 at least")
+      ->check(whole_number(1024));
+  numerics->add_option("--head-dim", options->options.head_dim, "A multiple of 32")
+      ->check(whole_number(32, std::numeric_limits<int>::max()));
+  numerics->add_option("--heads", options->options.heads, "Independent rows that the errors are taken over")
+      ->check(whole_number(1, std::numeric_limits<int>::max()));
+  numerics->add_option("--seed", options->options.seed, "Of the random numbers")
+      ->check(whole_number(0, std::numeric_limits<uint32_t>::max()));
   numerics->add_option("--threads", options->threads, "CPU threads; 0: all that the process may use")
-      ->check(CLI::Range(0, 4096));
+      ->check(whole_number(0, 4096));
   numerics->add_flag("--json", options->json, "Print JSON");
   numerics->callback([options, &selected] { selected = work(options, execute); });
 }

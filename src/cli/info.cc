@@ -7,6 +7,7 @@
 #include "cli/cache_cost.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
 #include "core/json.h"
 #include "formats/kv_scales.h"
@@ -148,7 +149,7 @@ void print_json(const ModelInfo& info) {
                      {"layers_with_kv_scales", info.layers_with_scales},
                      {"tokenizer", info.tokenizer},
                      {"chat_template", info.chat_template}};
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_output("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace

@@ -2,17 +2,19 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 
 #include <kv8/version.h>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "numerics/simd.h"
 
 namespace kv8::cli {
 
 int report(const Error& error) {
-  std::fflush(stdout);
+  flush_output();
   fmt::print(stderr, "kv8: {}\n", error.message);
   switch (error.code) {
     case ErrorCode::invalid_argument:
@@ -42,9 +44,17 @@ constexpr const char* kDescription =
 constexpr const char* kFooter =
     "Exit codes: 0 success; 1 check: outside of the bounds; 2 wrong options; 3 a model or file that is "
     "missing, damaged or\n"
-    "unsupported; 4 not enough memory; 130 interrupted.\n"
+    "unsupported; 4 not enough memory; 5 the output could not be written; 130 interrupted.\n"
     "The environment variable KV8_SIMD=avx2 (sse4, ...) keeps the CPU kernels from using anything better.\n"
     "`kv8 COMMAND --help` explains a command.";
+
+// The exit status of a command whose status was this, once all it printed has been written.
+int finish(int status) {
+  const Status written = finish_output();
+  if (written) return status;
+  report(written.error());
+  return exit_output;
+}
 
 int run(int argc, char** argv) {
   CLI::App app(kDescription, "kv8");
@@ -64,10 +74,15 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? exit_ok : exit_usage;
+    std::ostringstream out;
+    std::ostringstream complaint;
+    const int code = app.exit(error, out, complaint);
+    write_output(out.str());
+    fmt::print(stderr, "{}", complaint.str());
+    return finish(code == 0 ? exit_ok : exit_usage);
   }
   if (const Status status = numerics::limit_simd_by_environment(); !status) return report(status.error());
-  return selected();
+  return finish(selected());
 }
 
 }  // namespace

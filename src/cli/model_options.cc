@@ -1,15 +1,17 @@
 #include "cli/model_options.h"
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 
 #include <unistd.h>
 
 #include "cli/model_fetch.h"
 #include "cli/terminal.h"
-#include "core/mapped_file.h"
+#include "cli/whole_number.h"
 
 namespace kv8::cli {
 
@@ -47,10 +49,13 @@ void add_engine_options(CLI::App& command, ModelOptions& options) {
   command
       .add_option("--max-model-len", options.max_model_len,
                   "Tokens of context; 0: what the model was trained for")
+      ->check(whole_number(0))
       ->group(group);
   command.add_option("--prefill-chunk", options.prefill_chunk, "Prompt tokens that run as one step")
+      ->check(whole_number(1))
       ->group(group);
   command.add_option("--threads", options.threads, "CPU threads; 0: all that the process may use")
+      ->check(whole_number(0, 4096))
       ->group(group);
 }
 
@@ -100,18 +105,42 @@ void add_text_source(CLI::App& command, TextSource& source) {
       ->excludes(source.text_option);
 }
 
+namespace {
+
+// To its end, as a stream: a pipe, a terminal and a file of /proc have no size to go by.
+Expected<std::string> read_stream(std::FILE* stream, const std::string& name) {
+  constexpr size_t kMaxBytes = size_t{256} << 20;
+  std::string text;
+  std::array<char, 1 << 16> buffer{};
+  size_t count = 0;
+  errno = 0;
+  while ((count = std::fread(buffer.data(), 1, buffer.size(), stream)) > 0) {
+    text.append(buffer.data(), count);
+    if (text.size() > kMaxBytes) {
+      return make_error(ErrorCode::invalid_argument, "{}: more than {} bytes of text", name, kMaxBytes);
+    }
+  }
+  if (std::ferror(stream) != 0) return make_error(ErrorCode::io, "{}: {}", name, std::strerror(errno));
+  return text;
+}
+
+}  // namespace
+
 Expected<std::string> read_text_source(const TextSource& source) {
   if (source.text_option->count() > 0) return source.text;
-  if (!source.file.empty() && source.file != "-") return read_text_file(source.file);
+  if (!source.file.empty() && source.file != "-") {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(source.file.c_str(), "rb"),
+                                                               std::fclose);
+    if (!file) {
+      return make_error(errno == ENOENT ? ErrorCode::not_found : ErrorCode::io, "{}: cannot open: {}",
+                        source.file, std::strerror(errno));
+    }
+    return read_stream(file.get(), source.file);
+  }
   if (source.file.empty() && ::isatty(STDIN_FILENO) == 1) {
     return make_error(ErrorCode::invalid_argument, "no text: give -p TEXT, -f FILE, or pipe it in");
   }
-  std::string text;
-  char buffer[1 << 16];
-  size_t count = 0;
-  while ((count = std::fread(buffer, 1, sizeof(buffer), stdin)) > 0) text.append(buffer, count);
-  if (std::ferror(stdin) != 0) return make_error(ErrorCode::io, "standard input: {}", std::strerror(errno));
-  return text;
+  return read_stream(stdin, "standard input");
 }
 
 }  // namespace kv8::cli

@@ -1,12 +1,14 @@
 // kv8 run: a prompt in, a streamed answer out.
-#include <cstdio>
+#include <limits>
 #include <memory>
 #include <random>
 
 #include "cli/cache_cost.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
+#include "cli/whole_number.h"
 #include "core/json.h"
 #include "engine/generate.h"
 
@@ -90,7 +92,7 @@ void print_json(const engine::Engine& engine, const engine::GenerationResult& re
                      {"cache", cache_costs(engine, options.model)},
                      {"saturations", engine.saturations()},
                      {"peak_memory_bytes", peak_memory_bytes()}};
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  print_output("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 Expected<std::vector<int32_t>> encode_prompt(const engine::Engine& engine, const RunOptions& options,
@@ -120,8 +122,6 @@ Expected<std::vector<int32_t>> encode_prompt(const engine::Engine& engine, const
 
 Expected<int> execute(RunOptions& options) {
   KV8_RETURN_IF_ERROR(engine::validate(options.sampling));
-  if (options.max_tokens < 0)
-    return make_error(ErrorCode::invalid_argument, "--max-tokens: expected 0 (no limit) or more");
   KV8_ASSIGN_OR_RETURN(const std::string text, read_text_source(options.prompt));
   KV8_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine, load_engine(options.model));
   engine::GenerationRequest request;
@@ -141,8 +141,8 @@ Expected<int> execute(RunOptions& options) {
   };
   if (!options.json) {
     hooks.on_text = [](std::string_view piece) {
-      std::fwrite(piece.data(), 1, piece.size(), stdout);
-      std::fflush(stdout);
+      write_output(piece);
+      if (!flush_output()) stop_as_interrupted();  // nobody would see the rest
     };
   }
   KV8_ASSIGN_OR_RETURN(const engine::GenerationResult result, engine::generate(*engine, request, hooks));
@@ -150,8 +150,8 @@ Expected<int> execute(RunOptions& options) {
   if (options.json) {
     print_json(*engine, result, options, request.sampling.seed);
   } else {
-    fmt::print("\n");
-    std::fflush(stdout);
+    print_output("\n");
+    flush_output();
     print_summary(*engine, result, options.model);
   }
   return result.finish == engine::FinishReason::cancelled ? exit_interrupted : exit_ok;
@@ -167,8 +167,10 @@ void add_run(CLI::App& app, Selected& selected) {
   add_text_source(*command, options->prompt);
   command->add_option("--system", options->system, "System message, for models with a chat template");
   command->add_flag("--raw", options->raw, "Continue the text as it is, without the chat template");
-  command->add_option("-n,--max-tokens", options->max_tokens,
-                      "Tokens of the answer; 0: until it ends or the context is full");
+  command
+      ->add_option("-n,--max-tokens", options->max_tokens,
+                   "Tokens of the answer; 0: until it ends or the context is full")
+      ->check(whole_number(0));
   command->add_flag("--ignore-eos", options->ignore_eos, "Go on after the end-of-sequence token");
   command->add_option("--stop", options->stop, "Text that ends the answer; may be given more than once")
       ->allow_extra_args(false);
@@ -176,6 +178,7 @@ void add_run(CLI::App& app, Selected& selected) {
   const char* group = "Sampling";
   command->add_option("--temperature", options->sampling.temperature, "0: greedy")->group(group);
   command->add_option("--top-k", options->sampling.top_k, "Keep the k most probable tokens; 0: all")
+      ->check(whole_number(0, std::numeric_limits<int>::max()))
       ->group(group);
   command
       ->add_option("--top-p", options->sampling.top_p, "Keep the fewest tokens whose probabilities reach p")
@@ -185,6 +188,7 @@ void add_run(CLI::App& app, Selected& selected) {
       ->group(group);
   command->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off")->group(group);
   command->add_option("--seed", options->seed, "Same seed, same answer; -1: a new one each time")
+      ->check(whole_number(-1))
       ->group(group);
   command->callback([options, &selected] { selected = work(options, execute); });
 }

@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "cli/output.h"
+
 namespace kv8::cli {
 
 namespace {
@@ -34,6 +36,10 @@ const std::atomic<bool>& interrupt_flag() {
   }();
   static_cast<void>(installed);
   return g_interrupted;
+}
+
+void stop_as_interrupted() {
+  g_interrupted.store(true, std::memory_order_relaxed);
 }
 
 ProgressBar::ProgressBar(std::string label) : label_(std::move(label)) {}
@@ -65,8 +71,8 @@ void ProgressBar::clear() {
 void print_fields(std::string_view title, const std::vector<std::pair<std::string, std::string>>& fields) {
   size_t width = 0;
   for (const auto& [name, value] : fields) width = std::max(width, name.size());
-  fmt::print("{}\n", title);
-  for (const auto& [name, value] : fields) fmt::print("  {:<{}}  {}\n", name, width, value);
+  print_output("{}\n", title);
+  for (const auto& [name, value] : fields) print_output("  {:<{}}  {}\n", name, width, value);
 }
 
 int64_t peak_memory_bytes() {

@@ -14,6 +14,7 @@ namespace kv8::cli {
 
 // Set by the first Ctrl-C after the call; a second one ends the program at once.
 const std::atomic<bool>& interrupt_flag();
+void stop_as_interrupted();  // sets it without a Ctrl-C
 
 // A line on stderr that is drawn again as work goes on, and wiped at the end. Silent unless stderr is a
 // terminal.

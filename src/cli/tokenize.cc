@@ -1,10 +1,13 @@
 // kv8 tokenize: text to ids, ids to text.
+#include <limits>
 #include <memory>
 
 #include <fmt/ranges.h>
 
 #include "cli/command.h"
 #include "cli/model_options.h"
+#include "cli/output.h"
+#include "cli/whole_number.h"
 #include "core/json.h"
 
 namespace kv8::cli {
@@ -40,9 +43,9 @@ Expected<int> execute(TokenizeOptions& options) {
     }
     KV8_ASSIGN_OR_RETURN(const std::string text, tokenizer->decode(options.ids));
     if (options.json) {
-      fmt::print("{}\n", Json{{"text", text}}.dump(2, ' ', false, Json::error_handler_t::replace));
+      print_output("{}\n", Json{{"text", text}}.dump(2, ' ', false, Json::error_handler_t::replace));
     } else {
-      fmt::print("{}\n", text);
+      print_output("{}\n", text);
     }
     return exit_ok;
   }
@@ -51,9 +54,9 @@ Expected<int> execute(TokenizeOptions& options) {
                        tokenizer->encode(text, {.add_special_tokens = options.special}));
   if (options.json) {
     const Json json = {{"count", ids.size()}, {"ids", ids}, {"tokens", token_list(*tokenizer, ids)}};
-    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_output("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    fmt::print("{}\n", fmt::join(ids, " "));
+    print_output("{}\n", fmt::join(ids, " "));
   }
   return exit_ok;
 }
@@ -69,7 +72,8 @@ void add_tokenize(CLI::App& app, Selected& selected) {
   auto options = std::make_shared<TokenizeOptions>();
   add_model_argument(*command, options->model);
   add_text_source(*command, options->text);
-  CLI::Option* decode = command->add_option("-d,--decode", options->ids, "Ids to turn into text");
+  CLI::Option* decode = command->add_option("-d,--decode", options->ids, "Ids to turn into text")
+                            ->check(whole_number(0, std::numeric_limits<int32_t>::max()));
   command->add_flag("--special", options->special,
                     "Add what the model expects around a text (begin-of-sequence)");
   command->add_flag("--json", options->json, "Print JSON, with the text of each token");

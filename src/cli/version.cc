@@ -4,6 +4,7 @@
 #include <kv8/version.h>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "core/json.h"
 #include "numerics/simd.h"
 
@@ -17,9 +18,9 @@ void add_version(CLI::App& app, Selected& selected) {
   command->callback([json, &selected] {
     selected = [json] {
       if (*json) {
-        fmt::print("{}\n", Json{{"version", KV8_VERSION}, {"simd", numerics::simd_name()}}.dump());
+        print_output("{}\n", Json{{"version", KV8_VERSION}, {"simd", numerics::simd_name()}}.dump());
       } else {
-        fmt::print("kv8 {}\nCPU kernels: {}\n", KV8_VERSION, numerics::simd_name());
+        print_output("kv8 {}\nCPU kernels: {}\n", KV8_VERSION, numerics::simd_name());
       }
       return static_cast<int>(exit_ok);
     };

@@ -39,7 +39,7 @@ TEST_F(LatencyReportTest, JsonHasWhatIsNeededToFitAgain) {
   EXPECT_EQ(json["subjects"].size(), 2U);
   const Json& fp8 = json["subjects"][1];
   EXPECT_EQ(fp8["name"], "fp8");
-  EXPECT_EQ(fp8["cache_bytes_per_token"], 65'536);
+  EXPECT_EQ(fp8["bytes_per_token"], 65'536);
   EXPECT_EQ(fp8["points"].size(), 4U);
   EXPECT_EQ(fp8["points"][1]["prompt_tokens"], 1024);
   EXPECT_NEAR(fp8["points"][1]["itl_ms"]["median"].get<double>(), 2.37e-5 * 1024 + 6.58, 1e-8);

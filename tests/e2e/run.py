@@ -25,7 +25,7 @@ FIXTURES = Path(os.environ.get("KV8_FIXTURES") or ROOT / "tests/fixtures")
 PROGRAM = ROOT / "build/kv8"
 
 # Exit codes, as `kv8 --help` documents them.
-OK, OUT_OF_BOUNDS, USAGE, BAD_MODEL, INTERRUPTED = 0, 1, 2, 3, 130
+OK, OUT_OF_BOUNDS, USAGE, BAD_MODEL, NOT_WRITTEN, INTERRUPTED = 0, 1, 2, 3, 5, 130
 
 # The families that run today, with the options that their golden logits want.
 FAMILIES = {
@@ -202,7 +202,7 @@ class BenchLatency(Case):
         self.assertEqual(report["prompt_lengths"], [16, 32, 48])
         self.assertEqual([one["name"] for one in report["subjects"]], ["bf16", "fp8", "fp8-skip-windows"])
         bf16, fp8, skip = report["subjects"]
-        self.assertEqual(bf16["cache_bytes_per_token"], 2 * fp8["cache_bytes_per_token"])
+        self.assertEqual(bf16["bytes_per_token"], 2 * fp8["cache_bytes_per_token"])
         self.assertEqual(bf16["window_bytes_per_sequence"], skip["window_bytes_per_sequence"])
         for subject in report["subjects"]:
             self.assertEqual([point["prompt_tokens"] for point in subject["points"]], [16, 32, 48])
@@ -266,6 +266,57 @@ def gguf_vocabulary(tokens, merges):
 
 
 class Text(TextCase):
+    def test_output_that_cannot_be_written_is_an_error(self):
+        folder = self.text_model("llama")
+        golden = folder / "golden.safetensors"
+        prompt = ("-p", "x", "-n", 3)
+        for arguments in (("version",), ("--help",), ("run", "--help"), ("--version",), ("info", folder), ("info", folder, "--json"),
+                          ("tokenize", folder, "-p", "x"), ("tokenize", folder, "-d", 65), ("check", folder, "--golden", golden),
+                          ("eval", "numerics", "--max-keys", 1024, "--heads", 1, "--head-dim", 32),
+                          ("bench", "latency", folder, "--prompt-lengths", 8, "--output-tokens", 2, "--rounds", 1),
+                          ("run", folder, *prompt), ("run", folder, *prompt, "--json")):
+            with self.subTest(arguments), open("/dev/full", "w", encoding="utf-8") as full:
+                result = subprocess.run([str(PROGRAM), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=full,
+                                        stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+                self.assertEqual(result.returncode, NOT_WRITTEN, result.stderr)
+                self.assertIn("kv8: standard output: No space left on device", result.stderr)
+
+    def test_numbers_out_of_range_are_refused(self):
+        folder = self.text_model("llama")
+        for option in ("-n", "--seed", "--top-k", "--max-model-len", "--prefill-chunk", "--threads"):
+            for value in ("99999999999999999999", "-99999999999999999999", "-2", "1.5", "1e3", "0x10", "many", ""):
+                with self.subTest(f"{option} {value}"):
+                    self.assertIn(option.lstrip("-"), self.expect(kv8("run", folder, "-p", "x", option, value), USAGE).stderr)
+        self.expect(kv8("run", folder, "-p", "x", "-n", 1, "--seed", 2**63 - 1), OK)
+        self.expect(kv8("run", folder, "-p", "x", "-n", 1, "--seed", 2**63), USAGE)
+
+    def test_a_prompt_is_read_as_a_stream(self):
+        (self.folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+        ids = " ".join(str(byte) for byte in b"one two\n")
+        for command in (f"printf 'one two\\n' | {PROGRAM} tokenize {self.folder} -f /dev/stdin",
+                        f"{PROGRAM} tokenize {self.folder} -f <(printf 'one two\\n')",
+                        f"printf 'one two\\n' | {PROGRAM} tokenize {self.folder} -f -"):
+            with self.subTest(command):
+                result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual(self.expect(result, OK).stdout.strip(), ids)
+        # Files of /proc say that they are empty.
+        result = self.expect(kv8("tokenize", self.folder, "-f", "/proc/version"), OK)
+        self.assertEqual(bytes(map(int, result.stdout.split())).decode(), Path("/proc/version").read_text(encoding="utf-8"))
+        self.assertIn("/nowhere", self.expect(kv8("tokenize", self.folder, "-f", "/nowhere"), BAD_MODEL).stderr)
+        self.assertIn(str(self.folder), self.expect(kv8("tokenize", self.folder, "-f", self.folder), BAD_MODEL).stderr)
+
+    def test_a_git_lfs_pointer_is_called_one(self):
+        pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
+        for file in ("tokenizer.json", "model.safetensors", "config.json"):
+            folder = self.text_model("llama")
+            (folder / file).unlink()
+            (folder / file).write_text(pointer)
+            result = self.expect(kv8("run", folder, "-p", "x"), BAD_MODEL)
+            self.assertRegex(result.stderr, rf"{file}: a Git LFS pointer.*git lfs pull")
+            shutil.rmtree(folder)
+        (self.folder / "model.gguf").write_text(pointer)
+        self.assertIn("a Git LFS pointer", self.expect(kv8("info", self.folder / "model.gguf"), BAD_MODEL).stderr)
+
     def test_tokenizing_needs_no_model(self):
         (self.folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
         ids = " ".join(str(byte) for byte in "Hé!".encode())

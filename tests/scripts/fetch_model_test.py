@@ -142,6 +142,13 @@ class FetchModel(unittest.TestCase):
         self.fetch()
         self.assertEqual(self.server.requests, [None])
 
+    def test_a_fetched_model_needs_no_lock(self):
+        self.cache.mkdir()
+        self.target.write_bytes(MODEL)
+        self.fetch()
+        self.assertEqual([path.name for path in self.cache.iterdir()], ["model.gguf"])  # nothing was opened for writing
+        self.assertEqual(self.server.requests, [])
+
     def test_broken_connections_are_continued(self):
         self.server.plan = ["cut", 503, "cut"]
         self.fetch()
