@@ -202,7 +202,7 @@ class BenchLatency(Case):
         self.assertEqual(report["prompt_lengths"], [16, 32, 48])
         self.assertEqual([one["name"] for one in report["subjects"]], ["bf16", "fp8", "fp8-skip-windows"])
         bf16, fp8, skip = report["subjects"]
-        self.assertEqual(bf16["bytes_per_token"], 2 * fp8["cache_bytes_per_token"])
+        self.assertEqual(bf16["bytes_per_token"], 2 * fp8["bytes_per_token"])
         self.assertEqual(bf16["window_bytes_per_sequence"], skip["window_bytes_per_sequence"])
         for subject in report["subjects"]:
             self.assertEqual([point["prompt_tokens"] for point in subject["points"]], [16, 32, 48])
